@@ -1,0 +1,56 @@
+"""goldimask: fine-tune masked diffusion language models by choosing what to reveal and what to weigh.
+
+Importing the package loads neither torch nor transformers; names are resolved on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Batch": "goldimask.types",
+    "Corruption": "goldimask.types",
+    "Example": "goldimask.types",
+    "GoldimaskError": "goldimask.errors",
+    "Keys": "goldimask.keys",
+    "MaskedStep": "goldimask.step",
+    "Method": "goldimask.methods",
+    "Reveal": "goldimask.types",
+    "Signal": "goldimask.types",
+    "Signals": "goldimask.types",
+    "StepOutput": "goldimask.types",
+    "Stream": "goldimask.keys",
+    "Weights": "goldimask.types",
+    "method": "goldimask.methods",
+}
+
+__all__ = [*_EXPORTS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
+
+if TYPE_CHECKING:
+    from goldimask.errors import GoldimaskError as GoldimaskError
+    from goldimask.keys import Keys as Keys
+    from goldimask.keys import Stream as Stream
+    from goldimask.methods import Method as Method
+    from goldimask.methods import method as method
+    from goldimask.step import MaskedStep as MaskedStep
+    from goldimask.types import Batch as Batch
+    from goldimask.types import Corruption as Corruption
+    from goldimask.types import Example as Example
+    from goldimask.types import Reveal as Reveal
+    from goldimask.types import Signal as Signal
+    from goldimask.types import Signals as Signals
+    from goldimask.types import StepOutput as StepOutput
+    from goldimask.types import Weights as Weights
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'goldimask' has no attribute '{name}'")
+    return getattr(importlib.import_module(_EXPORTS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,31 @@
+"""What goes wrong because of the input, said in one sentence.
+
+Every message names the file, line, key or argument it is about and says what to do. The command line
+prints these without a traceback (`--debug` shows it) and exits with `exit_code`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GoldimaskError(ValueError):
+    """A mistake in a recipe, a file or an argument; the message is meant for the user."""
+
+    exit_code = 2
+
+
+class RunFailed(GoldimaskError):
+    """A run that began well and could not go on, such as a non-finite loss."""
+
+    exit_code = 3
+
+
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """A hint that ends an error message: the closest valid name, or the list of them."""
+    names = sorted(choices)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean '{close[0]}'? (valid: {', '.join(names)})"
+    return f"valid: {', '.join(names)}"

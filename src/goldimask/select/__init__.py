@@ -1,0 +1,1 @@
+"""Which candidates to reveal: maximisers of the reveal objective, and the controls."""

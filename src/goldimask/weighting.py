@@ -1,0 +1,177 @@
+"""How much each remaining target counts (paper, section 3.3 and appendix "Loss Weighting").
+
+    u_i = [log p2_i - log p1_i]_+  lambda(p2_i)                 utility of target i
+    w_i = min(u_i / nu, c)   with   sum over S of w_i = n = |S|   water-filling
+
+Boundary cases of the paper's proposition, n_+ = number of positive utilities:
+    (a) c n_+ > n   the level nu exists and is unique
+    (b) c n_+ = n   w = c on the positive ones, 0 elsewhere
+    (c) 0 < c n_+ < n   w = c on the positive ones, the rest of the budget spread evenly over the others
+    (d) n_+ = 0     w = 1
+
+Where nothing was revealed the weights are uniform (D3): without new context there is no gain to measure.
+Weights are float64 inside, float32 outside, and always detached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from goldimask.errors import GoldimaskError
+from goldimask.keys import Keys
+from goldimask.objective import Priority, priority_curve
+from goldimask.registry import Registry
+from goldimask.types import Batch, Corruption, Signal, Signals, Weights
+
+
+class Weigh(Protocol):
+    """Weights of the targets from the measured response."""
+
+    @property
+    def needs(self) -> frozenset[Signal]: ...
+
+    def __call__(
+        self, c: Corruption, s: Signals, batch: Batch, supervised: Tensor, logp: Tensor, keys: Keys
+    ) -> Weights: ...
+
+
+WEIGHERS: Registry[Callable[..., Weigh]] = Registry("weigher")
+
+
+def water_fill(utility: Tensor, active: Tensor, cap: float) -> Tensor:
+    """Exact water-filling by sorting, one row per example. [B, T] -> [B, T] float64
+
+    With the utilities sorted from large to small, capping the k largest leaves n - ck for the others,
+    so the level is nu_k = (sum of the rest) / (n - ck). The right k is the first whose next utility
+    stays within the cap, u_(k+1) <= c nu_k. Suffix sums are accumulated from the small end, so that
+    one huge utility cannot swallow the others.
+    """
+    u = torch.where(active, utility.double(), 0.0).clamp_min(0.0)
+    # the total weight does not depend on the scale of u; normalise so that tiny utilities stay exact
+    u = u / u.amax(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+    n = active.sum(1, keepdim=True).double()
+    positive = (u > 0).sum(1, keepdim=True).double()
+
+    order, index = u.sort(dim=1, descending=True, stable=True)
+    rest = order.flip(1).cumsum(1).flip(1)  # rest[k] = sum of order[k:]
+    capped = torch.arange(u.shape[1], device=u.device, dtype=torch.float64)[None]
+    left = n - cap * capped
+    fits = (order * left <= cap * rest * (1 + 1e-15)) & (left > 0)
+    k = fits.double().argmax(1, keepdim=True)  # first position that fits
+    rest_k, left_k = rest.gather(1, k), left.gather(1, k)
+    level = rest_k / left_k
+    filled = torch.where(capped < k, cap, order / level.clamp_min(torch.finfo(torch.float64).tiny))
+    w = torch.zeros_like(u).scatter(1, index, filled.clamp_max(cap))
+
+    spread = ((n - cap * positive) / (n - positive).clamp_min(1.0)).clamp_min(0.0)
+    all_capped = torch.where(u > 0, cap, spread)  # cases (b) and (c)
+    w = torch.where(cap * positive <= n, all_capped, w)
+    w = torch.where(positive == 0, 1.0, w)  # case (d)
+    return torch.where(active, w, 0.0)
+
+
+def water_fill_bisection(
+    utility: Tensor, active: Tensor, cap: float, iterations: int = 200
+) -> Tensor:
+    """The paper's form, one example [T] at a time: find nu by bisection. The oracle of `water_fill`."""
+    u = torch.where(active, utility.double(), 0.0).clamp_min(0.0)
+    n, positive = int(active.sum()), int((u > 0).sum())
+    if positive == 0:
+        return active.double()
+    if cap * positive <= n:
+        spread = (n - cap * positive) / max(n - positive, 1)
+        return torch.where(active, torch.where(u > 0, cap, spread), 0.0).double()
+    u = u / u.max()
+    low, high = 0.0, float(u.sum())  # at nu = sum u the total is at most 1 <= n
+    for _ in range(iterations):
+        middle = (low + high) / 2
+        total = float((u / middle).clamp_max(cap).sum()) if middle > 0 else float("inf")
+        low, high = (middle, high) if total > n else (low, middle)
+    return (u / high).clamp_max(cap)
+
+
+def utility(before: Tensor, after: Tensor, priority: Priority) -> Tensor:
+    """u = [log p2 - log p1]_+ lambda(p2), elementwise, float64."""
+    gain = (after.double() - before.double()).clamp_min(0.0)
+    return gain * priority(after.double().exp().clamp(0.0, 1.0))
+
+
+def n_eff(w: Tensor) -> Tensor:
+    """(sum w)^2 / sum w^2 per row, 0 for an empty row."""
+    square = w.double().square().sum(1)
+    return torch.where(square > 0, w.double().sum(1).square() / square.clamp_min(1e-300), 0.0)
+
+
+def loss_scale(c: Corruption, batch: Batch) -> Tensor:
+    """1/(tL) per example, 0 where there is nothing to supervise. [B] float32"""
+    length = batch.lengths()
+    return torch.where(length > 0, 1.0 / (c.t * length.clamp_min(1)), 0.0)
+
+
+def revealed_any(c: Corruption, supervised: Tensor) -> Tensor:
+    """[B, 1] bool: did this example get any new context?"""
+    return (c.candidates & ~supervised).any(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """w = 1."""
+
+    needs: frozenset[Signal] = frozenset()
+
+    def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
+        return Weights(supervised.float(), loss_scale(c, batch))
+
+
+@dataclass(frozen=True)
+class WaterFill:
+    """Water-filling of the measured utilities, capped at `cap`."""
+
+    priority: Priority
+    cap: float
+    rule: Literal["waterfill", "uncapped", "normalize-then-clip"] = "waterfill"
+    needs: frozenset[Signal] = frozenset({Signal.LOGP})
+
+    def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
+        u = utility(s.logp, logp, self.priority)
+        if self.rule == "waterfill":
+            w = water_fill(u, supervised, self.cap)
+        else:
+            w = normalised(u, supervised)
+            if self.rule == "normalize-then-clip":
+                w = w.clamp_max(self.cap)
+        w = torch.where(revealed_any(c, supervised), w, supervised.double())
+        return Weights(w.float(), loss_scale(c, batch))
+
+
+def normalised(u: Tensor, active: Tensor) -> Tensor:
+    """w = n u / sum u, mean one; uniform where every utility vanishes. Float64."""
+    u = torch.where(active, u.double(), 0.0)
+    total, n = u.sum(1, keepdim=True), active.sum(1, keepdim=True)
+    w = u * n / total.clamp_min(torch.finfo(torch.float64).tiny)
+    return torch.where(total > 0, w, active.double())
+
+
+@WEIGHERS.register("uniform")
+def uniform() -> Weigh:
+    """Every target counts the same."""
+    return Uniform()
+
+
+@WEIGHERS.register("waterfill")
+def waterfill(cap: float = 10.0, priority: str | list[float] = "p(1-p)^3") -> Weigh:
+    """Measured utility, water-filled to mean one under a cap (GoldiMask)."""
+    if not cap > 1:
+        raise GoldimaskError(f"method.weigh.cap: {cap} must be greater than 1, the mean weight")
+    return WaterFill(priority_curve(priority, "method.weigh.priority"), cap)
+
+
+@WEIGHERS.register("uncapped")
+def uncapped(priority: str | list[float] = "p(1-p)^3") -> Weigh:
+    """Measured utility normalised to mean one, without a cap (ablation)."""
+    return WaterFill(priority_curve(priority, "method.weigh.priority"), float("inf"), "uncapped")
