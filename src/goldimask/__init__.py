@@ -1,4 +1,5 @@
-"""goldimask: fine-tune masked diffusion language models by choosing what to reveal and what to weigh.
+"""goldimask: fine-tune masked diffusion language models by choosing what to reveal and what to
+weigh.
 
 Importing the package loads neither torch nor transformers; names are resolved on first use.
 """

@@ -1,7 +1,7 @@
 """What goes wrong because of the input, said in one sentence.
 
-Every message names the file, line, key or argument it is about and says what to do. The command line
-prints these without a traceback (`--debug` shows it) and exits with `exit_code`.
+Every message names the file, line, key or argument it is about and says what to do. The command
+line prints these without a traceback (`--debug` shows it) and exits with `exit_code`.
 """
 
 from __future__ import annotations

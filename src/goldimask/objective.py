@@ -7,10 +7,12 @@
 
 Marginal of revealing x:
 
-    F(R + x) - F(R) = sum over i in C\\(R+x) of lambda_i [phi(S_i + A_ix) - phi(S_i)]  -  lambda_x phi(S_x)
+    F(R + x) - F(R) = sum over i in C\\(R+x) of lambda_i [phi(S_i + A_ix) - phi(S_i)]
+                      - lambda_x phi(S_x)
 
-F is submodular for nonnegative lambda, A and concave nondecreasing phi, and in general not monotone.
-Everything here is plain float64 numpy: the definition that every faster path is tested against.
+F is submodular for nonnegative lambda, A and concave nondecreasing phi, and in general not
+monotone. Everything here is plain float64 numpy: the definition that every faster path is tested
+against.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ def priority_curve(spec: str | Sequence[float] | Priority, where: str = "priorit
         match = _CURVE.fullmatch(spec.replace(" ", ""))
         if not spec.strip() or match is None:
             raise GoldimaskError(
-                f"{where}: cannot read the priority curve '{spec}'; write p(1-p)^3, p(1-p)^2, p(1-p), "
-                "1-p, or a pair of exponents [a, b] for p^a (1-p)^b"
+                f"{where}: cannot read the priority curve '{spec}'; write p(1-p)^3, p(1-p)^2, "
+                "p(1-p), 1-p, or a pair of exponents [a, b] for p^a (1-p)^b"
             )
         has_p, a, b, bare = match.groups()
         right = "(1-p)" in spec.replace(" ", "")
@@ -89,7 +91,7 @@ class Support:
 
 
 def value(attention: ArrayLike, priority: ArrayLike, reveal: ArrayLike, support: Support) -> float:
-    """F(R) by its definition. attention [N, N] (diagonal ignored), priority [N], reveal [N] bool."""
+    """F(R) by its definition. attention [N, N] (diagonal ignored), priority [N], reveal [N]."""
     a, lam, r = _arrays(attention, priority, reveal)
     s = a[:, r].sum(1)
     return float((lam * support(s))[~r].sum())

@@ -1,9 +1,9 @@
 """One registry class, used for noises, selectors, weighers, methods, backbones, tasks and corpora.
 
 Names are looked up with aliases and a "did you mean"; a target may be given lazily as
-`"module:attribute"`, so that listing names imports nothing heavy. Other packages add entries through
-the entry point group `goldimask.plugins` (a callable that registers things when called), and recipes
-may name `module:attribute` directly.
+`"module:attribute"`, so that listing names imports nothing heavy. Other packages add entries
+through the entry point group `goldimask.plugins` (a callable that registers things when called),
+and recipes may name `module:attribute` directly.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ class Entry(Generic[T]):
     summary: str = ""
     info: dict[str, Any] = field(default_factory=dict)
 
-    def load(self) -> T:
-        return import_target(self.target) if isinstance(self.target, str) else self.target
+    def load(self) -> Any:
+        if isinstance(self.target, str):
+            return import_target(self.target)
+        return self.target
 
 
 def import_target(target: str, where: str = "") -> Any:

@@ -61,12 +61,7 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], lef
     for i, column in enumerate(columns):
         out.add_column(column, justify="left" if i < left else "right", overflow="fold")
     for row in rows:
-        out.add_row(
-            *(
-                x if isinstance(x, str) else f"{x:.3g}" if isinstance(x, float) else str(x)
-                for x in row
-            )
-        )
+        out.add_row(*(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row))
     return out
 
 
@@ -94,6 +89,9 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
         task = bar.add_task(description, total=total, note="")
 
         def advance(n: int = 1, note: str = "") -> None:
-            bar.update(task, advance=n, **({"note": note} if note else {}))
+            if note:
+                bar.update(task, advance=n, note=note)
+            else:
+                bar.advance(task, n)
 
         yield advance
