@@ -1,0 +1,319 @@
+"""Evaluate a model: decode, extract, judge; resumable and shardable.
+
+    for task, length, seed:  decode the samples that are not on disk yet, batch by batch,
+                             judge them, append them, aggregate everything
+
+Sample i of a test set belongs to shard i mod world, so that shards are disjoint and a test set is
+spread evenly. With `out`, finished samples are found again after a kill (`records`), none is
+decoded or counted twice, and a folder holding another model's samples is refused. A stored sample
+whose protocol or task version differs is judged again from its text, not decoded again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from goldimask.errors import GoldimaskError
+from goldimask.eval.records import (
+    Key,
+    Sample,
+    append_samples,
+    decoding_hash,
+    read_samples,
+    short_hash,
+)
+from goldimask.eval.stats import wilson
+from goldimask.eval.tasks import Item, Task, get_task
+from goldimask.files import write_json
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What the runner needs of a decoded response."""
+
+    text: str
+    steps: int
+
+
+class Generate(Protocol):
+    """Turns user prompts into responses that begin after `prefill`."""
+
+    def __call__(
+        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int
+    ) -> list[Generated]: ...
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """One task at one length and one sampling seed."""
+
+    task: str
+    length: int
+    seed: int
+    n: int
+    correct: int
+    accuracy: float  # the task's headline metric; of partial credits where there are any
+    low: float  # Wilson, 95 %
+    high: float
+    steps: float  # mean decoding iterations
+    unparsable: int
+    seconds: float  # per sample
+    metric: str = "accuracy"
+    protocol: str = "fixed"
+    version: str = ""
+    solved: float = 0.0  # share of samples that are correct as a whole
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """Everything one evaluation found."""
+
+    results: tuple[TaskResult, ...]
+    samples: tuple[Sample, ...] = field(repr=False, default=())
+
+    def __getitem__(self, task: str) -> TaskResult:
+        """The result of a task; its first length and seed."""
+        for result in self.results:
+            if result.task == task:
+                return result
+        raise KeyError(task)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [asdict(r) for r in self.results]
+
+
+def evaluate(
+    backbone: Any,
+    tasks: Sequence[str | Task],
+    *,
+    lengths: Sequence[int] | None = None,
+    seeds: Sequence[int] = (0,),
+    decoder: str = "threshold",
+    options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    protocol: str = "fixed",
+    data: Mapping[str, Path | str] | None = None,
+    out: Path | str | None = None,
+    batch_size: int = 16,
+    shard: tuple[int, int] = (0, 1),
+    model_name: str = "",
+    progress: Callable[[int], None] | None = None,
+    generate: Generate | None = None,
+) -> EvalResult:
+    """Accuracy of `backbone` on `tasks`.
+
+    `lengths` None means each task's own; `options` go to the decoder (`block`, `tau`, ...); `seeds`
+    matter when the decoder samples; `limit` takes the first problems of each task (and draws that
+    many where a task generates them); `data` names a file per task; `progress` is called with the
+    number of samples that became available.
+    """
+    options = dict(options or {})
+    chosen = [resolve(t, protocol, limit) for t in tasks]
+    generate = generate or backbone_generate(backbone, decoder, options, batch_size)
+    store = Store(out, shard[0], model_name)
+    found: list[Sample] = []
+    for task in chosen:
+        items = task.load((data or {}).get(task.name))[:limit]
+        for length in lengths or (task.length,):
+            for seed in seeds:
+                cell = Cell(task, length, seed, decoding_hash(decoder, options))
+                found += run_cell(cell, items, generate, store, batch_size, shard, progress)
+    return EvalResult(aggregate(found, chosen), tuple(found))
+
+
+def resolve(task: str | Task, protocol: str, limit: int | None) -> Task:
+    """A task by name; a generated one draws `limit` problems."""
+    if isinstance(task, Task):
+        return task
+    drawn = {"n": limit} if limit and task.startswith("tiny-") else {}
+    return get_task(task, protocol=protocol, **drawn)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task, length, seed and way of decoding."""
+
+    task: Task
+    length: int
+    seed: int
+    decoding: str
+
+    def key(self, item: Item) -> Key:
+        prompt = short_hash(self.task.prompt(item) + "\0" + self.task.prefill)
+        return (self.task.name, item.id, self.length, self.seed, prompt, self.decoding)
+
+
+def run_cell(
+    cell: Cell,
+    items: Sequence[Item],
+    generate: Generate,
+    store: Store,
+    batch_size: int,
+    shard: tuple[int, int],
+    progress: Callable[[int], None] | None,
+) -> list[Sample]:
+    """All samples of a cell that belong to this shard, decoded or found."""
+    rank, world = shard
+    mine = [(i, item) for i, item in enumerate(items) if i % world == rank]
+    done = rejudge(cell, mine, store)
+    if done and progress:
+        progress(len(done))
+    pending = [(i, item) for i, item in mine if cell.key(item) not in done]
+    for start in range(0, len(pending), batch_size):
+        chunk = pending[start : start + batch_size]
+        fresh = run_batch(cell, chunk, generate)
+        store.add(fresh)
+        done.update({s.key: s for s in fresh})
+        if progress:
+            progress(len(fresh))
+    return [done[cell.key(item)] for _, item in mine]
+
+
+def run_batch(cell: Cell, chunk: Sequence[tuple[int, Item]], generate: Generate) -> list[Sample]:
+    """Decode and judge one batch."""
+    task = cell.task
+    started = time.perf_counter()
+    outputs = generate(
+        [task.prompt(item) for _, item in chunk],
+        prefill=task.prefill,
+        length=cell.length,
+        seed=cell.seed,
+    )
+    seconds = (time.perf_counter() - started) / max(len(chunk), 1)
+    blank = [
+        Sample(
+            *(task.name, task.version, task.protocol, item.id, i, cell.length, cell.seed),
+            *(cell.decoding, cell.key(item)[4], made.text, None, False, "", 0.0, 0.0, made.steps),
+            seconds,
+        )
+        for (i, item), made in zip(chunk, outputs, strict=True)
+    ]
+    return judge_samples(task, [item for _, item in chunk], blank)
+
+
+def judge_samples(task: Task, items: Sequence[Item], samples: Sequence[Sample]) -> list[Sample]:
+    """Fill in the extracted answers and verdicts."""
+    extracted = [task.extract(s.output) for s in samples]
+    verdicts = task.judge(items, extracted)
+    return [
+        replace(
+            sample,
+            version=task.version,
+            protocol=task.protocol,
+            extracted=answer,
+            **asdict(verdict),
+        )
+        for sample, answer, verdict in zip(samples, extracted, verdicts, strict=True)
+    ]
+
+
+def rejudge(cell: Cell, mine: Sequence[tuple[int, Item]], store: Store) -> dict[Key, Sample]:
+    """Samples on disk; judged again where they were judged by other rules."""
+    task = cell.task
+    done = {k: store.found[k] for _, item in mine if (k := cell.key(item)) in store.found}
+    rules = (task.version, task.protocol)
+    stale = [
+        (item, done[k])
+        for _, item in mine
+        if (k := cell.key(item)) in done and (done[k].version, done[k].protocol) != rules
+    ]
+    if stale:
+        again = judge_samples(task, [i for i, _ in stale], [s for _, s in stale])
+        store.add(again)
+        done.update({s.key: s for s in again})
+    return done
+
+
+class Store:
+    """The folder of an evaluation; without a folder, nothing is kept."""
+
+    def __init__(self, out: Path | str | None, rank: int, model_name: str) -> None:
+        self.folder = Path(out) if out is not None else None
+        self.rank = rank
+        self.found: dict[Key, Sample] = {}
+        if self.folder is None:
+            return
+        manifest = self.folder / "evaluation.json"
+        if manifest.exists():
+            known = json.loads(manifest.read_text("utf-8")).get("model", "")
+            if known != model_name:
+                raise GoldimaskError(
+                    f"{manifest}: holds samples of '{known}', not of '{model_name}'; "
+                    "choose another folder with --out"
+                )
+        else:
+            write_json(manifest, {"model": model_name, "format": 1})
+        self.found = read_samples(self.folder)
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        if self.folder is not None:
+            append_samples(self.folder / f"samples-{self.rank}.jsonl", samples)
+
+
+def aggregate(samples: Sequence[Sample], tasks: Sequence[Task] = ()) -> tuple[TaskResult, ...]:
+    """One result per (task, length, seed), in order of appearance."""
+    groups: dict[tuple[str, int, int], list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault((sample.task, sample.length, sample.seed), []).append(sample)
+    metrics = {t.name: t.metric for t in tasks}
+    return tuple(
+        result_of(group, metrics.get(task, "accuracy")) for (task, _, _), group in groups.items()
+    )
+
+
+def result_of(group: Sequence[Sample], metric: str = "accuracy") -> TaskResult:
+    """The figures of one group of samples."""
+    first, n = group[0], len(group)
+    correct = sum(s.correct for s in group)
+    of = sum(s.of for s in group)
+    hits, total = (sum(s.hits for s in group), of) if of else (correct, n)
+    low, high = wilson(hits, total)
+    return TaskResult(
+        task=first.task,
+        length=first.length,
+        seed=first.seed,
+        n=n,
+        correct=correct,
+        accuracy=hits / total,
+        low=low,
+        high=high,
+        steps=sum(s.steps for s in group) / n,
+        unparsable=sum(s.extracted is None for s in group),
+        seconds=sum(s.seconds for s in group) / n,
+        metric=metric,
+        protocol=first.protocol,
+        version=first.version,
+        solved=correct / n,
+    )
+
+
+def backbone_generate(
+    backbone: Any, decoder: str, options: Mapping[str, Any], batch_size: int
+) -> Generate:
+    """Decode through `goldimask.decode`; a prefill is tokenised apart and put after the prompt."""
+    from goldimask.decode import decode
+
+    def generate(
+        prompts: Sequence[str], *, prefill: str, length: int, seed: int
+    ) -> list[Generated]:
+        inputs: list[Any] = list(prompts)
+        if prefill:
+            start = backbone.tokenizer(prefill, add_special_tokens=False)["input_ids"]
+            inputs = [[*backbone.prompt_ids(p), *start] for p in prompts]
+        decoded = decode(
+            backbone,
+            inputs,
+            decoder=decoder,
+            length=length,
+            batch_size=batch_size,
+            **({"seed": seed} if seed else {}),
+            **options,
+        )
+        return [Generated(d.text, int(d.steps)) for d in decoded]
+
+    return generate

@@ -1,0 +1,91 @@
+"""What an evaluation task is: load, prompt, extract, judge.
+
+    items     = task.load(source)                 # Item(id, prompt, gold, meta)
+    text      = decode(prompt(item) + prefill)
+    extracted = task.extract(text)                # None when nothing can be read out of the text
+    verdict   = task.check(item, extracted)
+
+A task is a frozen record of functions. `TASKS` holds one factory per task; the factory's keyword
+arguments are the task's options. Every factory of a benchmark takes `protocol`: `fixed` is
+the project's corrected reading of an answer, `lift` the as-released one (decision D15).
+Judging is done on lists, so that a task may spread it over processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from goldimask.registry import Registry
+
+Protocol = Literal["fixed", "lift"]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One problem of a test set. `prompt` is the whole user turn."""
+
+    id: str
+    prompt: str
+    gold: Any
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check says. Partial credit (Sudoku's cells) is `hits` out of `of`."""
+
+    correct: bool
+    detail: str = ""  # why not, in a word or two: 'wrong value', 'timeout', 'unparsable'
+    hits: float = 0.0
+    of: float = 0.0  # zero when the task gives no partial credit
+
+
+Judge = Callable[[Sequence[Item], Sequence[str | None]], list[Verdict]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A benchmark in the form the runner needs."""
+
+    name: str
+    version: str  # changes whenever prompt, extraction or check change
+    load: Callable[[Path | str | None], list[Item]]
+    extract: Callable[[str], str | None]
+    judge: Judge
+    length: int  # of the fixed-length table
+    lengths: tuple[int, ...] = ()  # among which the published tables choose the best
+    prefill: str = ""  # text put at the start of the response
+    protocol: Protocol = "fixed"
+    metric: str = "accuracy"  # name of the headline figure
+    runs_code: bool = False
+    # stored generations of another harness: (row as read, position) -> Item, None if not its kind
+    stored: Callable[[Mapping[str, Any], int], Item | None] | None = None
+
+    def prompt(self, item: Item) -> str:
+        """The user turn."""
+        return item.prompt
+
+    def check(self, item: Item, extracted: str | None) -> Verdict:
+        """Judge one answer."""
+        return self.judge([item], [extracted])[0]
+
+
+TASKS: Registry[Callable[..., Task]] = Registry("task")
+
+
+def each(check: Callable[[Item, str], Verdict | bool]) -> Judge:
+    """A judge that looks at one answer at a time; an answer that was not found is wrong."""
+
+    def judge(items: Sequence[Item], extracted: Sequence[str | None]) -> list[Verdict]:
+        verdicts = []
+        for item, answer in zip(items, extracted, strict=True):
+            verdict = Verdict(False, "unparsable") if answer is None else check(item, answer)
+            if isinstance(verdict, bool):
+                verdict = Verdict(verdict, "" if verdict else "wrong")
+            verdicts.append(verdict)
+        return verdicts
+
+    return judge
