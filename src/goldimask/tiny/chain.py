@@ -1,0 +1,55 @@
+"""Chains: a start number and a list of numbered operations, one line of work for each.
+
+    start 7. first + 5, second * 3.    ->    first: 7 + 5 = 12
+                                              second: 12 * 3 = 2        (modulo 17)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from goldimask.tiny.arithmetic import MODULUS, SYMBOLS, VERBS, apply
+from goldimask.tiny.problem import Draft, Level, Task, pick
+
+ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth", "sixth"),
+    *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
+)
+
+
+def draft(rng: np.random.Generator, level: Level) -> Draft:
+    count = pick(rng, (3, 9), (8, 11), level.hard)
+    start = int(rng.integers(MODULUS))
+    steps = [draw_step(rng) for _ in range(count)]
+    lines, value = [], start
+    for ordinal, (symbol, operand) in zip(ORDINALS, steps, strict=False):
+        result = apply(symbol, value, operand)
+        if level.response_style == 0:
+            lines.append(f"{ordinal}: {value} {symbol} {operand} = {result}")
+        else:
+            lines.append(f"{ordinal}, {value} {VERBS[symbol]} {operand} makes {result}.")
+        value = result
+    content = " ".join([str(start), *(f"{s}{n}" for s, n in steps)])
+    return Draft(content, prompt(start, steps, level.prompt_style), tuple(lines), str(value))
+
+
+def draw_step(rng: np.random.Generator) -> tuple[str, int]:
+    symbol = SYMBOLS[int(rng.integers(3))]
+    return symbol, int(rng.integers(2, 6) if symbol == "*" else rng.integers(1, 10))
+
+
+def prompt(start: int, steps: list[tuple[str, int]], style: int) -> str:
+    named = list(zip(ORDINALS, steps, strict=False))
+    if style == 0:
+        body = ", ".join(f"{o} {s} {n}" for o, (s, n) in named)
+        return f"start {start}. {body}."
+    body = ", ".join(f"{o} {VERBS[s]} {n}" for o, (s, n) in named)
+    return f"begin with {start}, {body}. what is left?"
+
+
+TASK = Task(
+    name="chain",
+    summary="A start number and 8-11 operations modulo 17, one line each.",
+    draft=draft,
+    words=(*ORDINALS, *VERBS.values(), "makes", "start", "begin", "with", "what", "is", "left"),
+)

@@ -1,0 +1,136 @@
+"""What a programmatic problem is, and on which side of the split it falls.
+
+A family draws a `Draft`: the content of the problem (a canonical string without names or wording), its
+prompt, its response and its answer. The side of the split is a function of the content alone,
+
+    test  <=>  content_id(task, content) mod 8 = 0,
+
+so that training and test sets drawn anywhere, at any time, with any seed are disjoint without a shared
+list: a generator redraws until the problem falls on its own side. Two problems that differ only in names,
+wording or style have the same content and therefore fall on the same side.
+
+Responses have the paper's form, `<reasoning> ... </reasoning> <answer> ... </answer>`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from goldimask.errors import GoldimaskError
+from goldimask.keys import Keys, Stream, content_id
+
+TEST_SHARE = 8  # one problem in eight belongs to the test side
+REDRAWS = 2000  # a family that cannot fill its side within this many draws is broken
+_ANSWER = re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL)
+
+
+class Split(StrEnum):
+    """Which distribution a problem is drawn from. `sft` and `test` differ only in the side."""
+
+    PRETRAIN = "pretrain"
+    SFT = "sft"
+    TEST = "test"
+
+
+@dataclass(frozen=True)
+class Level:
+    """How hard a problem is and how it is worded; `plain` or `formal` wording of each part."""
+
+    hard: bool
+    prompt_style: int  # 0 terse, 1 wordy
+    response_style: int  # 0 the style of pretraining, 1 the style of the fine-tuning corpus
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A problem before the split has been asked."""
+
+    content: str  # canonical: equal for problems that differ only in names and wording
+    prompt: str
+    lines: tuple[str, ...]  # the reasoning trace
+    answer: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem with its worked solution."""
+
+    task: str
+    prompt: str
+    response: str
+    answer: str
+    key: str  # the canonical content
+
+
+@dataclass(frozen=True)
+class Task:
+    """A family of problems with its checker."""
+
+    name: str
+    summary: str
+    draft: Callable[[np.random.Generator, Level], Draft]
+    words: tuple[str, ...]  # everything beyond numbers and punctuation that its texts contain
+    gen_length: int = 160
+    version: int = 1
+
+    def problem(self, seed: int, index: int, split: Split | str = Split.TEST) -> Problem:
+        """The problem of one index; the same on every machine."""
+        split = Split(split)
+        keys = Keys(seed, epoch=list(Split).index(split))
+        rng = keys.rng(index, Stream.TASK)
+        level = draw_level(keys.rng(index, Stream.RESPONSE), split)
+        for _ in range(REDRAWS):
+            draft = self.draft(rng, level)
+            if is_test(self.name, draft.content) == (split is Split.TEST):
+                return Problem(
+                    self.name, draft.prompt, frame(draft), draft.answer, draft.content
+                )
+        raise GoldimaskError(f"task '{self.name}': no problem for the {split} side; report this")
+
+    def problems(self, n: int, seed: int = 0, split: Split | str = Split.TEST) -> list[Problem]:
+        """`n` distinct problems; a longer list starts with the shorter one."""
+        found: dict[str, Problem] = {}
+        for index in range(n * 20 + 100):
+            if len(found) == n:
+                return list(found.values())
+            problem = self.problem(seed, index, split)
+            found.setdefault(problem.key, problem)
+        raise GoldimaskError(f"task '{self.name}': has fewer than {n} distinct problems; ask for less")
+
+    def extract(self, text: str) -> str | None:
+        """The text between the first pair of answer tags, single-spaced; None when there is none."""
+        found = _ANSWER.search(text)
+        return " ".join(found.group(1).split()) or None if found else None
+
+    def check(self, problem: Problem, extracted: str | None) -> bool:
+        return extracted is not None and extracted == problem.answer
+
+
+def is_test(task: str, content: str) -> bool:
+    """Whether a problem belongs to the test side."""
+    return content_id(task, content) % TEST_SHARE == 0
+
+
+def draw_level(rng: np.random.Generator, split: Split) -> Level:
+    """Pretraining is mostly easy and mostly in its own style; the others are always hard."""
+    hard, wordy, style = rng.random(3)
+    if split is Split.PRETRAIN:
+        return Level(hard < 0.2, int(wordy < 0.5), int(style < 0.15))
+    return Level(True, 1, 1)
+
+
+def frame(draft: Draft) -> str:
+    """The response text of a draft."""
+    trace = "\n".join(draft.lines)
+    return f"<reasoning>\n{trace}\n</reasoning>\n<answer> {draft.answer} </answer>"
+
+
+def pick(rng: np.random.Generator, easy: tuple[int, int], hard: tuple[int, int], is_hard: bool) -> int:
+    """A size from the closed easy or hard range."""
+    low, high = hard if is_hard else easy
+    return int(rng.integers(low, high + 1))

@@ -1,0 +1,69 @@
+"""Straight-line programs: assignments to single letters, then the value of one of them.
+
+    a = 5; k = a + 3; c = k * a; print c    ->    a = 5 / k = a + 3 = 5 + 3 = 8 / c = k * a = 8 * 5 = 6
+
+All values are modulo 17. Operands are earlier variables or small literals.
+"""
+
+from __future__ import annotations
+
+import string
+
+import numpy as np
+
+from goldimask.tiny.arithmetic import MODULUS, SYMBOLS, VERBS, apply
+from goldimask.tiny.problem import Draft, Level, Task, pick
+
+LETTERS = tuple(string.ascii_lowercase)
+Operand = tuple[bool, int]  # (is a variable, its number or the literal)
+
+
+def draft(rng: np.random.Generator, level: Level) -> Draft:
+    count = pick(rng, (1, 4), (4, 6), level.hard)
+    inputs = 1 if count == 1 else 2
+    letters = [LETTERS[i] for i in rng.choice(len(LETTERS), inputs + count, replace=False)]
+    values = [int(x) for x in rng.integers(MODULUS, size=inputs)]
+    statements = [f"{letters[i]} = {values[i]}" for i in range(inputs)]
+    lines, parts = list(statements), [str(x) for x in values]
+    if level.response_style == 1:
+        lines = [f"let {letters[i]} be {values[i]}." for i in range(inputs)]
+    for _ in range(count):
+        symbol, left, right = draw_statement(rng, len(values))
+        target = letters[len(values)]
+        second = letters[right[1]] if right[0] else str(right[1])
+        number = values[right[1]] if right[0] else right[1]
+        result = apply(symbol, values[left], number)
+        source = f"{letters[left]} {symbol} {second}"
+        statements.append(f"{target} = {source}")
+        lines.append(line(target, source, values[left], symbol, number, result, level.response_style))
+        parts.append(f"{left}{symbol}{'v' if right[0] else 'n'}{right[1]}")
+        values.append(result)
+    asked = letters[len(values) - 1]
+    body = "; ".join(statements)
+    prompt = f"{body}; {asked}?" if level.prompt_style == 0 else f"run this: {body}; print {asked}"
+    return Draft(" ".join(parts), prompt, tuple(lines), str(values[-1]))
+
+
+def draw_statement(rng: np.random.Generator, known: int) -> tuple[str, int, Operand]:
+    """An operator and two operands; the left one is recent, so that most lines matter."""
+    symbol = SYMBOLS[int(rng.integers(3))]
+    left = known - 1 - int(rng.integers(min(2, known)))
+    if known > 1 and rng.random() < 0.5:
+        return symbol, left, (True, int(rng.integers(known)))
+    return symbol, left, (False, int(rng.integers(2, 6) if symbol == "*" else rng.integers(1, 10)))
+
+
+def line(
+    target: str, source: str, left: int, symbol: str, right: int, result: int, style: int
+) -> str:
+    if style == 0:
+        return f"{target} = {source} = {left} {symbol} {right} = {result}"
+    return f"now {target} is {source}, so {left} {VERBS[symbol]} {right} makes {result}."
+
+
+TASK = Task(
+    name="program",
+    summary="Two inputs and 4-6 assignments modulo 17, evaluated line by line.",
+    draft=draft,
+    words=(*LETTERS, "let", "be", "now", "is", "so", *VERBS.values(), "makes", "run", "this", "print"),
+)

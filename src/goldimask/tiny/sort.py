@@ -1,0 +1,48 @@
+"""Selection sort of distinct numbers, with the list that remains after each choice.
+
+    sort up: 12 4 77    ->    pick 4 keep 12 77 / pick 12 keep 77 / pick 77 keep none
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from goldimask.tiny.problem import Draft, Level, Task, pick
+
+
+def draft(rng: np.random.Generator, level: Level) -> Draft:
+    count = pick(rng, (3, 7), (7, 9), level.hard)
+    rest = [int(x) for x in rng.choice(100, count, replace=False)]
+    up = bool(rng.random() < 0.6)
+    direction = "up" if up else "down"
+    content = " ".join([direction, *map(str, rest)])
+    if level.prompt_style == 0:
+        prompt = f"sort {direction}: {spaced(rest)}"
+    else:
+        prompt = f"please order these numbers {direction}: {spaced(rest)}."
+    lines, chosen = [], []
+    while rest:
+        best = min(rest) if up else max(rest)
+        left = [x for x in rest if x != best]
+        if level.response_style == 0:
+            lines.append(f"pick {best} keep {spaced(left) or 'none'}")
+        else:
+            lines.append(f"from {spaced(rest)} take {best};")
+        rest = left
+        chosen.append(best)
+    return Draft(content, prompt, tuple(lines), spaced(chosen))
+
+
+def spaced(numbers: list[int]) -> str:
+    return " ".join(map(str, numbers))
+
+
+TASK = Task(
+    name="sort",
+    summary="Selection sort of 7-9 numbers with the remaining list in each line.",
+    draft=draft,
+    words=(
+        *("sort", "please", "order", "these", "numbers", "up", "down"),
+        *("pick", "keep", "none", "from", "take"),
+    ),
+)
