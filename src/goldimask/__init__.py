@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Batch": "goldimask.types",
     "Corruption": "goldimask.types",
+    "Decoded": "goldimask.decode",
     "Example": "goldimask.types",
     "GoldimaskError": "goldimask.errors",
     "Keys": "goldimask.keys",
@@ -25,12 +26,15 @@ _EXPORTS = {
     "StepOutput": "goldimask.types",
     "Stream": "goldimask.keys",
     "Weights": "goldimask.types",
+    "decode": "goldimask.decode",
     "method": "goldimask.methods",
 }
 
 __all__ = [*_EXPORTS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from goldimask.decode import Decoded as Decoded
+    from goldimask.decode import decode as decode
     from goldimask.errors import GoldimaskError as GoldimaskError
     from goldimask.keys import Keys as Keys
     from goldimask.keys import Stream as Stream
