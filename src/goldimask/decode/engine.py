@@ -7,9 +7,9 @@
     full length, no stop at the end token unless asked
 
 Each example has its own block position and leaves when it is done; a waiting one takes its place.
-So a call holds only examples that need it, whatever the slowest does. `decode` on many prompts gives
-every prompt the tokens and steps it has alone (up to floating-point ties: batch shapes change the
-last bits of a matrix product).
+So a call holds only examples that need it, whatever the slowest does. Every prompt gets the tokens
+and steps it has alone (up to floating-point ties: batch shapes change the last bits of a matrix
+product).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One model call for the active examples, with the LM head on the rows of their windows alone.
 
-A response position i is predicted by row i (LLaDA) or by row max(i - 1, 0) (Dream keeps the alignment
-of its autoregressive parent). Examples of unequal length are padded on either side; padding is never
-attended, and position ids count real tokens, so that an example sees the same arithmetic in any
-batch.
+A response position i is predicted by row i (LLaDA) or by row max(i - 1, 0) (Dream, which keeps the
+alignment of its autoregressive parent). Examples of unequal length are padded on either side;
+padding is never attended, and position ids count real tokens, so that an example sees the same
+arithmetic in any batch.
 With guidance w the batch holds every example twice, the second time with its prompt masked, and
     logits = u + (w + 1)(c - u).
 """

@@ -6,8 +6,8 @@
 
 where t_i runs from 1 to eps in equal steps and s_i is the next time. Steps that would commit
 nothing are left out: they need no model call and none is made (LLaDA and Dream make and count them,
-so their number of calls is `steps` even then). Dream's counts are of this example alone; as released
-all rows of a batch share one.
+so their number of calls is `steps` even then). Dream's counts are of this example alone; as
+released all rows of a batch share one.
 """
 
 from __future__ import annotations

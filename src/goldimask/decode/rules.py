@@ -4,17 +4,17 @@ The table holds the masked positions of the current window in ascending order. T
 broken by (best score, lowest position). With c the confidence (probability of the chosen token), H
 the entropy in nats and n the number of masked positions:
 
-    threshold       c_i >= tau, and always the most confident    paper, "Decoding process"; Fast-dLLM
+    threshold       c_i >= tau, and always the most confident    paper, app. on decoding; Fast-dLLM
     entropy         H_i <= tau, and always the least entropic    dParallel as released
-    factor          longest prefix by rank r with c_(r) >= 1 - f / (r + 1), rank 1 always   Fast-dLLM
+    factor          longest prefix by rank r with c_(r) >= 1 - f / (r + 1), rank 1 always  Fast-dLLM
     low-confidence  the q most confident, q from the step quota  LLaDA, LIFT's protocol
     random          q at random                                  LLaDA
     dream-*         q best by c, by margin p1 - p2 or by -H of the filtered distribution; or each
                     position on its own with probability 1 - s/t (`dream-origin`)
 
-Deviations: dParallel adds 1e-12 inside the logarithm of H and its Dream file compares strictly; here
-H is exact and the comparison is <=. Fast-dLLM's released factor loop commits everything when only
-the last rank fails; here the prefix ends before the failing rank.
+Deviations: dParallel adds 1e-12 inside the logarithm of H and its Dream file compares strictly;
+here H is exact and the comparison is <=. Fast-dLLM's released factor loop commits everything when
+only the last rank fails; here the prefix ends before the failing rank.
 """
 
 from __future__ import annotations
