@@ -70,7 +70,7 @@ class DataSection:
 class ProbeSection:
     """Pass 1."""
 
-    mode: Literal["eval", "train"] = "eval"  # eval: dropout off (D9)
+    mode: Literal["eval", "train"] | None = None  # eval: dropout off, the default (D9)
     __pydantic_config__ = _STRICT
 
 
@@ -82,7 +82,7 @@ class MethodSection:
     noise: dict[str, Any] = field(default_factory=dict)
     select: dict[str, Any] = field(default_factory=dict)
     weigh: dict[str, Any] = field(default_factory=dict)
-    attention_layer: int | float | str = "last"  # last | index | fraction of the depth | probe
+    attention_layer: int | float | str | None = None  # last | index | fraction of depth | probe
     probe: ProbeSection = field(default_factory=ProbeSection)
     protocol: Literal["goldimask", "lift"] = "goldimask"
     __pydantic_config__ = _STRICT

@@ -43,7 +43,7 @@ class DataReport:
     bad: int = 0
     dropped: int = 0  # too long, with overlength: drop
     truncated: int = 0
-    answer_lost: int = 0  # truncated inside or before the end of the response
+    answer_lost: int = 0  # truncated by more than the turn-end token
     first_bad: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
@@ -115,7 +115,7 @@ def to_example(
             report.dropped += 1
             return None
         report.truncated += 1
-        report.answer_lost += 1
+        report.answer_lost += len(prompt) + len(response) - limit > 1  # more than the turn end
         response = response[: limit - len(prompt)]
     if section.supervise == "all_after_prompt":
         flags = [True] * len(response)

@@ -1,0 +1,1 @@
+"""The training loop: a thin transformers Trainer over the shared step."""

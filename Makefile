@@ -1,0 +1,40 @@
+# Two commands: `make demo` and `make test`. Both create .venv and install what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: help demo test lint docs clean
+
+help:
+	@echo "make demo   fine-tune the embedded model with Vanilla and GoldiMask-D, and compare (5 minutes)"
+	@echo "make test   lint, types and tests"
+	@echo "make docs   build the documentation into site/"
+
+$(VENV)/.base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.base
+	$(BIN)/goldimask demo
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) site dist build

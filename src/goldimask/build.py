@@ -1,0 +1,24 @@
+"""Recipe sections -> objects. The only place where configuration meets algorithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from goldimask.config import MethodSection
+from goldimask.methods import Method, method
+
+
+def build_method(section: MethodSection) -> Method:
+    """The method of a recipe; a key that is left out keeps the preset's value."""
+    options: dict[str, Any] = {
+        "attention_layer": section.attention_layer,
+        "probe_mode": section.probe.mode,
+        "protocol": "lift" if section.protocol == "lift" else None,
+    }
+    return method(
+        section.preset,
+        noise=section.noise,
+        select=section.select,
+        weigh=section.weigh,
+        **{k: v for k, v in options.items() if v is not None},
+    )
