@@ -1,27 +1,51 @@
 """A method is a composition: noise x select x weigh, and how the probe pass runs.
 
-Every baseline and every ablation is a row of `PRESETS`; a recipe starts from a row and overrides any
-part of it:
+Every baseline and every ablation is a row of `goldimask.presets.PRESETS`; a recipe starts from a
+row and overrides any part of it:
 
     method: {preset: goldimask-d, weigh: {cap: 5}, attention_layer: 2}
+
+`protocol: lift` is LIFT as released where the project departs from it: LIFT's own budget, one
+component per micro-batch, dropout in the scoring pass (D3, D5, D9).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, Protocol, get_type_hints, runtime_checkable
 
 from pydantic import ConfigDict, ValidationError, create_model
+from torch import Tensor
 
+import goldimask.baselines
+import goldimask.select  # noqa: F401  registers the selectors
+from goldimask.adaptive import Memory
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.noise import NOISES, Noise
+from goldimask.presets import PRESETS as PRESETS
+from goldimask.presets import Preset as Preset
 from goldimask.registry import Registry
 from goldimask.select.base import SELECTORS, Select
-from goldimask.types import Signal
+from goldimask.types import Batch, Signal, Signals, StepOutput
 from goldimask.weighting import WEIGHERS, Weigh
+
+Protocols = Literal["goldimask", "lift"]
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A part that learns from training steps. State is tensors only, and saved by the trainer.
+
+    State belongs to the process: ranks do not share it, and each saves its own.
+    """
+
+    def observe(self, out: StepOutput, batch: Batch, trained: Signals) -> None: ...
+    def state_dict(self) -> dict[str, Tensor]: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -37,44 +61,55 @@ class Method:
 
     @property
     def needs(self) -> frozenset[Signal]:
+        """Signals of the probe pass; empty means that there is none."""
         return self.select.needs | self.weigh.needs
 
+    @property
+    def passes(self) -> int:
+        """Forward passes of one step, whatever the data."""
+        return 1 + bool(self.needs)
 
-@dataclass(frozen=True)
-class Preset:
-    """A named row: the three parts as recipe sections."""
+    @property
+    def memory(self) -> Memory | None:
+        """Signals kept from earlier visits instead of a probe pass (goldimask-a)."""
+        return getattr(self.select, "memory", None)
 
-    noise: Mapping[str, Any]
-    select: Mapping[str, Any]
-    weigh: Mapping[str, Any]
-    paper: str = ""  # where it is defined
-    options: Mapping[str, Any] = field(default_factory=dict)  # attention_layer, probe_mode
+    @property
+    def captures(self) -> frozenset[Signal]:
+        """Signals of the training pass."""
+        extra = {Signal.ATTENTION} if self.memory is not None else ()
+        return frozenset({Signal.LOGP, *extra})
 
+    def observe(self, out: StepOutput, batch: Batch, trained: Signals) -> None:
+        """Let stateful parts learn from a training step."""
+        for _, part in self._stateful():
+            part.observe(out, batch, trained)
 
-PRESETS: Registry[Preset] = Registry("method")
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold besides model and optimiser; empty for most methods."""
+        return {
+            f"{name}.{key}": value
+            for name, part in self._stateful()
+            for key, value in part.state_dict().items()
+        }
 
-_GOLDIMASK: dict[str, Any] = {
-    "noise": {"kind": "overmask"},
-    "weigh": {"kind": "waterfill", "cap": 10.0, "priority": "p(1-p)^3"},
-}
-PRESETS.add(
-    "vanilla",
-    Preset({"kind": "uniform"}, {"kind": "none"}, {"kind": "uniform"}, paper="section 3.1"),
-    summary="Masked SFT at rate t with uniform weights.",
-)
-PRESETS.add(
-    "goldimask-d",
-    Preset(
-        select={
-            "kind": "greedy",
-            "priority": "p(1-p)^3",
-            "support": {"kind": "saturating", "s0": 0.05},
-        },
-        paper="Algorithm 1",
-        **_GOLDIMASK,
-    ),
-    summary="Deterministic greedy reveal, water-filled weights.",
-)
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore exactly; a state of another method is an error."""
+        left = dict(state)
+        for name, part in self._stateful():
+            own = {k: left.pop(k) for k in list(left) if k.startswith(f"{name}.")}
+            part.load_state_dict({k.removeprefix(f"{name}."): v for k, v in own.items()})
+        if left:
+            raise GoldimaskError(
+                f"saved method state holds '{sorted(left)[0]}', which method '{self.name}' does "
+                "not have; resume with the recipe that wrote it"
+            )
+
+    def _stateful(self) -> Iterator[tuple[str, Stateful]]:
+        parts = {"select": self.select, "weigh": self.weigh, "memory": self.memory}
+        for name, part in parts.items():
+            if isinstance(part, Stateful):
+                yield name, part
 
 
 def method(
@@ -83,25 +118,75 @@ def method(
     noise: Mapping[str, Any] | None = None,
     select: Mapping[str, Any] | None = None,
     weigh: Mapping[str, Any] | None = None,
+    protocol: Protocols = "goldimask",
     **options: Any,
 ) -> Method:
     """Build a method from a preset and overrides, e.g. `method("goldimask-d", weigh={"cap": 5})`.
 
     A section that names another `kind` than the preset starts from that kind's own defaults.
+    `protocol="lift"` sets what LIFT's released code does, beneath explicit overrides of the
+    sections; it always scores with dropout on.
     """
     row = PRESETS.get(preset, "method.preset")
-    unknown = set(options) - {"attention_layer", "probe_mode"}
-    if unknown:
-        name = sorted(unknown)[0]
-        valid = ("preset", "noise", "select", "weigh", "attention_layer", "probe_mode")
-        raise GoldimaskError(f"method.{name}: unknown key; {nearest(name, valid)}")
-    return Method(
-        noise=build(NOISES, merge(row.noise, noise), "method.noise"),
-        select=build(SELECTORS, merge(row.select, select), "method.select"),
-        weigh=build(WEIGHERS, merge(row.weigh, weigh), "method.weigh"),
+    if not isinstance(row, Preset):
+        raise GoldimaskError(f"method.preset: '{preset}' is a {type(row).__name__}, not a Preset")
+    options = {**row.options, **options}
+    _check_method_options(options)
+    sections = {
+        "noise": merge(row.noise, noise),
+        "select": merge(row.select, select),
+        "weigh": merge(row.weigh, weigh),
+    }
+    if protocol == "lift":
+        sections, options = as_released(sections, options)
+    elif protocol != "goldimask":
+        raise GoldimaskError(
+            f"method.protocol: '{protocol}'; {nearest(protocol, ('goldimask', 'lift'))}"
+        )
+    built = Method(
+        noise=build(NOISES, sections["noise"], "method.noise"),
+        select=build(SELECTORS, sections["select"], "method.select"),
+        weigh=build(WEIGHERS, sections["weigh"], "method.weigh"),
         name=preset,
-        **{**row.options, **options},
+        **options,
     )
+    if built.memory is not None and built.weigh.needs:
+        raise GoldimaskError(
+            f"method.weigh.kind: '{sections['weigh']['kind']}' needs a scoring pass, which "
+            "select.kind 'recall' does without; use weigh.kind 'recall' or 'uniform'"
+        )
+    return built
+
+
+def as_released(
+    sections: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
+) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """LIFT's released behaviour where the specification marks a switch (D3, D5, D9)."""
+    new = {name: dict(section) for name, section in sections.items()}
+    if new["noise"]["kind"] == "overmask":
+        new["noise"].setdefault("budget", "lift")
+    if new["select"]["kind"] == "confidence":
+        new["select"].setdefault("choice", "batch")
+    return new, {**options, "probe_mode": "train"}
+
+
+def _check_method_options(options: Mapping[str, Any]) -> None:
+    valid = ("preset", "noise", "select", "weigh", "protocol", "attention_layer", "probe_mode")
+    for name in options:
+        if name not in ("attention_layer", "probe_mode"):
+            raise GoldimaskError(f"method.{name}: unknown key; {nearest(name, valid)}")
+    mode = options.get("probe_mode", "eval")
+    if mode not in ("eval", "train"):
+        raise GoldimaskError(f"method.probe.mode: '{mode}'; {nearest(mode, ('eval', 'train'))}")
+    layer = options.get("attention_layer", "last")
+    named = layer in ("last", "probe")
+    index = isinstance(layer, int) and not isinstance(layer, bool)
+    fraction = isinstance(layer, float) and math.isfinite(layer) and 0.0 <= layer <= 1.0
+    if not (named or index or fraction):
+        raise GoldimaskError(
+            f"method.attention_layer: {layer!r} must be 'last', 'probe', a block index, or a "
+            "fraction of the depth between 0.0 and 1.0"
+        )
 
 
 def merge(base: Mapping[str, Any], override: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -5,9 +5,9 @@
     C = { i supervisable : u_i < t + rho },  u_i ~ U(0, 1)
     K = floor(tL),  B = |C| - K
 
-Every draw of an example comes from one stream and in one order (t, rho, u_1..u_L), whichever noise is
-asked for. So all over-masking methods share their candidates, and the mask of `uniform` is a subset of
-them. Scalars are float32; K is the floor of the float32 t times L.
+Every draw of an example comes from one stream and in one order (t, rho, u_1..u_L), whichever noise
+is asked for. So all over-masking methods share their candidates, and the mask of `uniform` is a
+subset of them. Scalars are float32; K is the floor of the float32 t times L.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ def corrupt(
 ) -> Corruption:
     """Mask each supervisable position with probability t + rho.
 
-    `rate` maps (draw, example id) to (t, rho); `keep` maps (t, rho, L, |C|) to the supervised count.
+    `rate` maps (draw, example id) to (t, rho); `keep` maps (t, rho, L, |C|) to the supervised
+    count.
     """
     response = batch.response.cpu().numpy()
     candidates = np.zeros_like(response)
@@ -109,8 +110,8 @@ def overmask(
     """Mask at rate t + rho, to be reduced to K targets by a reveal (LIFT, AGDO, GoldiMask)."""
     if not 0.0 <= rho_min <= 1.0 - t_switch + 1e-9:
         raise GoldimaskError(
-            f"method.noise.rho_min: {rho_min} must lie in [0, 1 - t_switch] = [0, {1 - t_switch:g}], "
-            "otherwise t + rho can exceed 1"
+            f"method.noise.rho_min: {rho_min} must lie in [0, 1 - t_switch] = "
+            f"[0, {1 - t_switch:g}], otherwise t + rho can exceed 1"
         )
 
     def rate(d: Draw, example_id: int) -> tuple[float, float]:
@@ -142,10 +143,10 @@ def full(eps: float = EPS) -> Noise:
 
 @NOISES.register("bank")
 def bank(levels: int = 16, seed: int = 0) -> Noise:
-    """A fixed set of (t, mask) draws for validation, the same for every method and every call (D14).
+    """A fixed set of (t, mask) draws for validation, the same for every method and call (D14).
 
-    t is stratified over the bank: example e takes the level (e mod levels + 1/2) / levels, so that a
-    small validation set covers the whole range and no example is weighted by 1/t = 1000.
+    t is stratified over the bank: example e takes the level (e mod levels + 1/2) / levels, so that
+    a small validation set covers the whole range and no example is weighted by 1/t = 1000.
     """
 
     def rate(d: Draw, example_id: int) -> tuple[float, float]:

@@ -6,11 +6,12 @@
     4. train       p2 on x with S masked         with gradient
     5. weigh       w from p1, p2, detached
        loss_b = -scale_b * sum over S of w_i log p2_i,   loss = mean over examples
+    6. observe     stateful parts (DRO normaliser, goldimask-a's memory), only while training
 
 Contract, each line a test:
   * calls only `model(...)`, exactly `1 + bool(method.needs)` times, whatever the data;
-  * never calls backward, an optimiser, a collective or a global generator, and restores every module's
-    train/eval flag;
+  * never calls backward, an optimiser, a collective or a global generator, and restores every
+    module's train/eval flag;
   * the loss is on the graph even when nothing is supervised;
   * results of an example do not depend on its batch mates, padding, rank or accumulation.
 """
@@ -35,7 +36,7 @@ LayerSpec = int | float | str
 
 
 class Scorer(Protocol):
-    """Knows the mask id, the alignment of the logits and the blocks of a backbone; not the method."""
+    """Knows the mask id, the logit alignment and the blocks of a backbone; not the method."""
 
     def __call__(
         self,
@@ -48,7 +49,7 @@ class Scorer(Protocol):
 
 
 class MaskedStep:
-    """The two-pass step that every loop shares. `clock` times the phases of `StepOutput.seconds`."""
+    """The two-pass step that every loop shares; `clock` times the phases (`StepOutput.seconds`)."""
 
     def __init__(
         self, method: Method, scorer: Scorer, clock: Callable[[], float] = time.perf_counter
@@ -73,13 +74,16 @@ class MaskedStep:
                 signals = self.scorer(
                     model, batch, c.candidates, method.needs, method.attention_layer
                 )
+        elif method.memory is not None:  # goldimask-a: earlier visits instead of a pass
+            signals = method.memory.recall(batch, c.candidates)
         ticks.append(clock())
         # 3. choose context; K = 0 leaves no target (D3)
         reveal = method.select(c, signals, batch, keys)
         supervised = c.candidates & ~reveal.mask & (c.keep > 0)[:, None]
         ticks.append(clock())
         # 4. train on what is left
-        logp = self.scorer(model, batch, supervised).logp
+        trained = self.scorer(model, batch, supervised, method.captures, method.attention_layer)
+        logp = trained.logp
         assert logp is not None
         ticks.append(clock())
         # 5. weigh by the measured response, detached
@@ -88,7 +92,7 @@ class MaskedStep:
         per_example = -(w.value * logp).sum(1) * w.scale
         ticks.append(clock())
         phases = ("corrupt", "probe", "select", "train", "weigh")
-        return StepOutput(
+        out = StepOutput(
             loss=per_example.sum() / (denominator or batch.size),
             per_example=per_example.detach(),
             corruption=c,
@@ -99,6 +103,9 @@ class MaskedStep:
             weights=w,
             seconds={p: b - a for p, a, b in zip(phases, ticks, ticks[1:], strict=False)},
         )
+        if torch.is_grad_enabled():  # stateful parts learn from training, never from evaluation
+            method.observe(out, batch, trained)
+        return out
 
 
 @contextmanager

@@ -6,11 +6,11 @@
 Boundary cases of the paper's proposition, n_+ = number of positive utilities:
     (a) c n_+ > n   the level nu exists and is unique
     (b) c n_+ = n   w = c on the positive ones, 0 elsewhere
-    (c) 0 < c n_+ < n   w = c on the positive ones, the rest of the budget spread evenly over the others
+    (c) 0 < c n_+ < n   w = c on the positive ones, the rest spread evenly over the others
     (d) n_+ = 0     w = 1
 
-Where nothing was revealed the weights are uniform (D3): without new context there is no gain to measure.
-Weights are float64 inside, float32 outside, and always detached.
+Where nothing was revealed the weights are uniform (D3): without new context there is no gain to
+measure. Weights are float64 inside, float32 outside, and always detached.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ class Weigh(Protocol):
 
 
 WEIGHERS: Registry[Callable[..., Weigh]] = Registry("weigher")
+KeptScale = Literal["paper", "match"]  # D26: what to do when more than K targets are kept
 
 
 def water_fill(utility: Tensor, active: Tensor, cap: float) -> Tensor:
     """Exact water-filling by sorting, one row per example. [B, T] -> [B, T] float64
 
-    With the utilities sorted from large to small, capping the k largest leaves n - ck for the others,
-    so the level is nu_k = (sum of the rest) / (n - ck). The right k is the first whose next utility
-    stays within the cap, u_(k+1) <= c nu_k. Suffix sums are accumulated from the small end, so that
-    one huge utility cannot swallow the others.
+    With the utilities sorted from large to small, capping the k largest leaves n - ck for the
+    others, so the level is nu_k = (sum of the rest) / (n - ck). The right k is the first whose next
+    utility stays within the cap, u_(k+1) <= c nu_k. Suffix sums are accumulated from the small end,
+    so that one huge utility cannot swallow the others.
     """
     u = torch.where(active, utility.double(), 0.0).clamp_min(0.0)
-    # the total weight does not depend on the scale of u; normalise so that tiny utilities stay exact
+    # the total weight does not depend on the scale of u; normalise so that tiny utilities stay
+    # exact
     u = u / u.amax(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     n = active.sum(1, keepdim=True).double()
     positive = (u > 0).sum(1, keepdim=True).double()
@@ -78,7 +80,7 @@ def water_fill(utility: Tensor, active: Tensor, cap: float) -> Tensor:
 def water_fill_bisection(
     utility: Tensor, active: Tensor, cap: float, iterations: int = 200
 ) -> Tensor:
-    """The paper's form, one example [T] at a time: find nu by bisection. The oracle of `water_fill`."""
+    """The paper's form, one example [T] at a time: nu by bisection. Oracle of `water_fill`."""
     u = torch.where(active, utility.double(), 0.0).clamp_min(0.0)
     n, positive = int(active.sum()), int((u > 0).sum())
     if positive == 0:
@@ -107,10 +109,22 @@ def n_eff(w: Tensor) -> Tensor:
     return torch.where(square > 0, w.double().sum(1).square() / square.clamp_min(1e-300), 0.0)
 
 
-def loss_scale(c: Corruption, batch: Batch) -> Tensor:
-    """1/(tL) per example, 0 where there is nothing to supervise. [B] float32"""
+def loss_scale(
+    c: Corruption,
+    batch: Batch,
+    supervised: Tensor | None = None,
+    kept_scale: KeptScale = "paper",
+) -> Tensor:
+    """1/(tL) per example, 0 where there is nothing to supervise. [B] float32
+
+    `kept_scale="match"` multiplies by K/|S| where a selector kept more than K targets, so that
+    the total weight is that of K targets (D26).
+    """
     length = batch.lengths()
-    return torch.where(length > 0, 1.0 / (c.t * length.clamp_min(1)), 0.0)
+    scale = torch.where(length > 0, 1.0 / (c.t * length.clamp_min(1)), 0.0)
+    if kept_scale == "match" and supervised is not None:
+        scale = scale * (c.keep / supervised.sum(1).clamp_min(1)).clamp_max(1.0)
+    return scale
 
 
 def revealed_any(c: Corruption, supervised: Tensor) -> Tensor:
@@ -122,19 +136,21 @@ def revealed_any(c: Corruption, supervised: Tensor) -> Tensor:
 class Uniform:
     """w = 1."""
 
+    kept_scale: KeptScale = "paper"
     needs: frozenset[Signal] = frozenset()
 
     def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
-        return Weights(supervised.float(), loss_scale(c, batch))
+        return Weights(supervised.float(), loss_scale(c, batch, supervised, self.kept_scale))
 
 
 @dataclass(frozen=True)
 class WaterFill:
-    """Water-filling of the measured utilities, capped at `cap`."""
+    """Measured utilities, water-filled or (ablations) only normalised."""
 
     priority: Priority
     cap: float
     rule: Literal["waterfill", "uncapped", "normalize-then-clip"] = "waterfill"
+    kept_scale: KeptScale = "paper"
     needs: frozenset[Signal] = frozenset({Signal.LOGP})
 
     def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
@@ -144,34 +160,58 @@ class WaterFill:
         else:
             w = normalised(u, supervised)
             if self.rule == "normalize-then-clip":
-                w = w.clamp_max(self.cap)
+                w = w.clamp_max(self.cap)  # the clipped mass is lost, not redistributed
         w = torch.where(revealed_any(c, supervised), w, supervised.double())
-        return Weights(w.float(), loss_scale(c, batch))
+        return Weights(w.float(), loss_scale(c, batch, supervised, self.kept_scale))
 
 
 def normalised(u: Tensor, active: Tensor) -> Tensor:
     """w = n u / sum u, mean one; uniform where every utility vanishes. Float64."""
     u = torch.where(active, u.double(), 0.0)
+    u = u / u.amax(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
     total, n = u.sum(1, keepdim=True), active.sum(1, keepdim=True)
-    w = u * n / total.clamp_min(torch.finfo(torch.float64).tiny)
+    w = u * n / total.clamp_min(1.0)  # the largest u is 1 unless all vanish
     return torch.where(total > 0, w, active.double())
 
 
+def check_cap(cap: float) -> None:
+    """A cap at or below the mean weight leaves no freedom."""
+    if not cap > 1:
+        raise GoldimaskError(f"method.weigh.cap: {cap} must be greater than 1, the mean weight")
+
+
 @WEIGHERS.register("uniform")
-def uniform() -> Weigh:
+def uniform(kept_scale: KeptScale = "paper") -> Weigh:
     """Every target counts the same."""
-    return Uniform()
+    return Uniform(kept_scale)
 
 
 @WEIGHERS.register("waterfill")
-def waterfill(cap: float = 10.0, priority: str | list[float] = "p(1-p)^3") -> Weigh:
+def waterfill(
+    cap: float = 10.0,
+    priority: str | list[float] = "p(1-p)^3",
+    kept_scale: KeptScale = "paper",
+) -> Weigh:
     """Measured utility, water-filled to mean one under a cap (GoldiMask)."""
-    if not cap > 1:
-        raise GoldimaskError(f"method.weigh.cap: {cap} must be greater than 1, the mean weight")
-    return WaterFill(priority_curve(priority, "method.weigh.priority"), cap)
+    check_cap(cap)
+    curve = priority_curve(priority, "method.weigh.priority")
+    return WaterFill(curve, cap, "waterfill", kept_scale)
 
 
 @WEIGHERS.register("uncapped")
-def uncapped(priority: str | list[float] = "p(1-p)^3") -> Weigh:
+def uncapped(priority: str | list[float] = "p(1-p)^3", kept_scale: KeptScale = "paper") -> Weigh:
     """Measured utility normalised to mean one, without a cap (ablation)."""
-    return WaterFill(priority_curve(priority, "method.weigh.priority"), float("inf"), "uncapped")
+    curve = priority_curve(priority, "method.weigh.priority")
+    return WaterFill(curve, float("inf"), "uncapped", kept_scale)
+
+
+@WEIGHERS.register("normalize-then-clip")
+def normalize_then_clip(
+    cap: float = 10.0,
+    priority: str | list[float] = "p(1-p)^3",
+    kept_scale: KeptScale = "paper",
+) -> Weigh:
+    """Measured utility normalised to mean one, then clipped: clipped mass is lost (ablation)."""
+    check_cap(cap)
+    curve = priority_curve(priority, "method.weigh.priority")
+    return WaterFill(curve, cap, "normalize-then-clip", kept_scale)

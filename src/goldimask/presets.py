@@ -1,0 +1,203 @@
+"""The table of methods: every baseline of the paper, GoldiMask, and every ablation of section 4.4.
+
+A row is three recipe sections (noise x select x weigh) and how the probe runs. Rows are data:
+listing them imports neither torch nor the parts they name. `goldimask.methods.method` turns a row
+into a `Method`; `passes` counts its forward passes, one of them with gradient (a test compares it
+with the signals that the built method asks for).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from goldimask.registry import Registry
+
+Section = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named row: the three parts as recipe sections."""
+
+    noise: Section
+    select: Section
+    weigh: Section
+    paper: str = ""  # where it is defined
+    options: Section = field(default_factory=dict)  # attention_layer, probe_mode
+    passes: int = 0  # forward passes of a step; 0: not stated, ask the built method
+    cost: float | None = None  # training time relative to Vanilla in the paper (four B200)
+
+
+PRESETS: Registry[Preset] = Registry("method")
+
+UNIFORM: Section = {"kind": "uniform"}
+OVERMASK: Section = {"kind": "overmask"}
+CURVE = "p(1-p)^3"
+SUPPORT: Section = {"kind": "saturating", "s0": 0.05}
+WATERFILL: Section = {"kind": "waterfill", "cap": 10.0, "priority": CURVE}
+ABLATIONS = "section 4.4"
+
+
+def reveal(kind: str, priority: str = CURVE, support: Section = SUPPORT) -> Section:
+    """The select section of a maximiser of F."""
+    return {"kind": kind, "priority": priority, "support": dict(support)}
+
+
+def _add(
+    name: str,
+    summary: str,
+    paper: str,
+    *,
+    noise: Section = OVERMASK,
+    select: Section | None = None,
+    weigh: Section = WATERFILL,
+    passes: int = 2,
+    cost: float | None = None,
+) -> None:
+    row = Preset(noise, select or reveal("greedy"), weigh, paper=paper, passes=passes, cost=cost)
+    PRESETS.add(name, row, summary=summary)
+
+
+# --- baselines -----------------------------------------------------------------------------------
+_add(
+    "vanilla",
+    "Mask at rate t, every target counts the same.",
+    "section 3.1",
+    noise=UNIFORM,
+    select={"kind": "none"},
+    weigh=UNIFORM,
+    passes=1,
+    cost=1.0,
+)
+_add(
+    "cart",
+    "Vanilla masks; a target counts by how close visible tokens are.",
+    "Dream 7B; section 4.1",
+    noise=UNIFORM,
+    select={"kind": "none"},
+    weigh={"kind": "cart", "p": 0.1},
+    passes=1,
+    cost=1.01,
+)
+_add(
+    "gift",
+    "Mask everything, measure entropies, mask again at a rate per token, weigh by its inverse.",
+    "GIFT; section 4.1",
+    noise={"kind": "full"},
+    select={"kind": "entropy-resample"},
+    weigh={"kind": "inverse-rate"},
+    cost=1.17,
+)
+for _h, _what in ((2, "easy (t >= 1/2) or hard"), (3, "easy (t > 2/3), random or hard (t < 1/3)")):
+    _add(
+        f"lift-{_h}",
+        f"Over-mask, then keep the K {_what} targets by the model's confidence.",
+        "LIFT; section 4.1",
+        select={"kind": "confidence", "components": _h},
+        weigh=UNIFORM,
+        cost=1.24,
+    )
+_add(
+    "agdo",
+    "Over-mask, reveal what attends most to visible context, weigh by attention received.",
+    'AGDO; appendix "Training setup"',
+    select={"kind": "attention-visible"},
+    weigh={"kind": "importance", "gamma": 100.0},
+    cost=1.17,
+)
+
+# --- GoldiMask -----------------------------------------------------------------------------------
+for _letter, _kind, _what, _cost in (
+    ("d", "greedy", "deterministic greedy", 1.21),
+    ("r", "randomized", "randomised greedy", 1.23),
+    ("t", "twin", "TwinGreedy, which may stop early", None),
+    ("p", "practical", "the practical 0.385 algorithm, which may stop early", None),
+):
+    _add(
+        f"goldimask-{_letter}",
+        f"Reveal by {_what}; water-filled weights.",
+        "Algorithm 1" if _letter in "dr" else 'appendix "Maximizers"',
+        select=reveal(_kind),
+        cost=_cost,
+    )
+_add(
+    "goldimask-a",
+    "Goldimask-D from remembered signals: no scoring pass; first visits are Vanilla.",
+    "hinted at in section 5; this project's design",
+    select={"kind": "recall", "maximiser": "greedy", "priority": CURVE, "support": dict(SUPPORT)},
+    weigh={"kind": "recall", "cap": 10.0, "priority": CURVE},
+    passes=1,
+)
+
+# --- ablations -----------------------------------------------------------------------------------
+_add(
+    "random-waterfill",
+    "Random reveal; water-filled weights.",
+    ABLATIONS,
+    select={"kind": "random"},
+)
+_add(
+    "random-uniform",
+    "Random reveal, uniform weights: the effect of the budget alone.",
+    "control",
+    select={"kind": "random"},
+    weigh=UNIFORM,
+    passes=1,
+)
+_add(
+    "static-waterfill",
+    "Reveal by initial marginals, ranked once; water-filled weights.",
+    ABLATIONS,
+    select=reveal("static"),
+)
+_add(
+    "static-uniform",
+    "Reveal by initial marginals, ranked once; uniform weights.",
+    "control",
+    select=reveal("static"),
+    weigh=UNIFORM,
+)
+for _suffix, _weigh, _what in (
+    ("uniform", UNIFORM, "uniform weights"),
+    ("uncapped", {"kind": "uncapped", "priority": CURVE}, "utilities normalised without a cap"),
+    (
+        "clip",
+        {"kind": "normalize-then-clip", "cap": 10.0, "priority": CURVE},
+        "utilities normalised, then clipped at 10",
+    ),
+    ("dro", {"kind": "dro", "tau": 0.25}, "hard examples weighted up by exp(d/0.25)"),
+    ("c2", {**WATERFILL, "cap": 2.0}, "water-filling with cap 2"),
+    ("c5", {**WATERFILL, "cap": 5.0}, "water-filling with cap 5"),
+    ("c15", {**WATERFILL, "cap": 15.0}, "water-filling with cap 15"),
+):
+    _add(
+        f"goldimask-d-{_suffix}",
+        f"GoldiMask-D's reveal; {_what}.",
+        ABLATIONS if _suffix not in ("clip", "c2") else "control",
+        weigh=_weigh,
+    )
+for _suffix, _curve in (("1mp", "1-p"), ("p1mp", "p(1-p)"), ("p1mp2", "p(1-p)^2")):
+    _add(
+        f"goldimask-d-{_suffix}",
+        f"GoldiMask-D with the priority {_curve} in both places.",
+        ABLATIONS,
+        select=reveal("greedy", _curve),
+        weigh={**WATERFILL, "priority": _curve},
+    )
+_add(
+    "goldimask-d-linear",
+    "GoldiMask-D with linear support, phi(s) = s.",
+    'appendix "Study 3"',
+    select=reveal("greedy", support={"kind": "linear"}),
+)
+_add(
+    "budget-sample",
+    "Vanilla masks; only k = 32 targets carry loss, sampled by priority.",
+    'appendix "Study 1"',
+    noise=UNIFORM,
+    select={"kind": "none"},
+    weigh={"kind": "budget-sample", "k": 32, "priority": CURVE},
+    passes=1,
+)
