@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _EXPORTS = {
+    "Backbone": "goldimask.backbones",
     "Batch": "goldimask.types",
     "Corruption": "goldimask.types",
     "Decoded": "goldimask.decode",
@@ -27,12 +28,15 @@ _EXPORTS = {
     "Stream": "goldimask.keys",
     "Weights": "goldimask.types",
     "decode": "goldimask.decode",
+    "load_backbone": "goldimask.backbones",
     "method": "goldimask.methods",
 }
 
 __all__ = [*_EXPORTS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 if TYPE_CHECKING:
+    from goldimask.backbones import Backbone as Backbone
+    from goldimask.backbones import load_backbone as load_backbone
     from goldimask.decode import Decoded as Decoded
     from goldimask.decode import decode as decode
     from goldimask.errors import GoldimaskError as GoldimaskError

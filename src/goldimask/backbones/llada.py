@@ -1,0 +1,223 @@
+"""LLaDA on stock transformers: Llama without the causal mask, under LLaDA's own names.
+
+    h += W_o attention(rope(W_q n), rope(W_k n), W_v n),  n = RMSNorm(h)
+    h += W_down(silu(W_gate n) * W_up n),                 n = RMSNorm(h)
+
+The published config and tensors use other names for the same things; this file translates both ways.
+Differences to Llama that matter: attention is bidirectional, RoPE is applied in float32 whatever the
+model's precision, the embedding has no padding row (a padding row would get no gradient, and pad is
+EOS here), and row i predicts token i.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.core_model_loading import WeightRenaming
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from goldimask.backbones.attention import IMPLEMENTATIONS
+from goldimask.backbones.scoring import DiffusionOutput, diffusion_forward
+from goldimask.errors import GoldimaskError
+
+# LLaDA's name -> Llama's name
+FIELDS = {
+    "d_model": "hidden_size",
+    "n_heads": "num_attention_heads",
+    "n_kv_heads": "num_key_value_heads",
+    "n_layers": "num_hidden_layers",
+    "mlp_hidden_size": "intermediate_size",
+    "embedding_size": "vocab_size",
+    "max_sequence_length": "max_position_embeddings",
+    "weight_tying": "tie_word_embeddings",
+    "activation_type": "hidden_act",
+}
+# Fields of the published config that stand for one architecture only; another value is refused.
+FIXED: dict[str, Any] = {
+    "alibi": False,
+    "attention_layer_norm": False,
+    "bias_for_layer_norm": False,
+    "block_type": "llama",
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "input_emb_norm": False,
+    "layer_norm_type": "rms",
+    "layer_norm_with_affine": True,
+    "multi_query_attention": None,
+    "rope": True,
+    "scale_logits": False,
+}
+# Fields that have no bearing on the function; the published values, written back on saving.
+INERT: dict[str, Any] = {
+    "alibi_bias_max": 8.0,
+    "attention_dropout": 0.0,
+    "attention_layer_norm_with_affine": True,
+    "block_group_size": 1,
+    "embedding_dropout": 0.0,
+    "flash_attention": False,
+    "init_cutoff_factor": None,
+    "init_device": "meta",
+    "init_fn": "mitchell",
+    "init_std": 0.02,
+    "mlp_ratio": 4,
+    "precision": "amp_bf16",
+    "residual_dropout": 0.0,
+}
+BLOCK_NAMES = {
+    "attn_norm": "input_layernorm",
+    "q_proj": "self_attn.q_proj",
+    "k_proj": "self_attn.k_proj",
+    "v_proj": "self_attn.v_proj",
+    "attn_out": "self_attn.o_proj",
+    "ff_norm": "post_attention_layernorm",
+    "ff_proj": "mlp.gate_proj",
+    "up_proj": "mlp.up_proj",
+    "ff_out": "mlp.down_proj",
+}
+# `ff_out` is the head at the top level and the down projection inside a block
+TOP_NAMES = {"wte": "model.embed_tokens", "ln_f": "model.norm", "ff_out": "lm_head"}
+
+
+class LLaDAConfig(LlamaConfig):
+    """Reads the published config.json or one with Llama's names; `hub_config` writes the former."""
+
+    model_type: ClassVar[str] = "llada"  # type: ignore[misc]
+    bos_token_id: int | None = (
+        None  # not in the published config; Llama's defaults mean nothing here
+    )
+    eos_token_id: int | list[int] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        translate(self, kwargs)
+        self.is_causal = False
+        self.logit_shift = False
+        self.rope_full_precision = bool(kwargs.pop("rope_full_precision", True))
+        self.mask_token_id = kwargs.pop("mask_token_id", None)
+        # a padding_idx would freeze EOS, which is also the pad token; remember the id elsewhere
+        self.padding_token_id = kwargs.pop("padding_token_id", self.pad_token_id)
+        self.pad_token_id = None
+        self.use_cache = False
+        super().__post_init__(**kwargs)
+
+
+def translate(config: Any, kwargs: dict[str, Any]) -> None:
+    """Move LLaDA's fields out of `kwargs` into Llama's attributes of `config`."""
+    for name, value in FIXED.items():
+        found = kwargs.pop(name, value)
+        if found != value and not (value is None and not found):
+            raise GoldimaskError(
+                f"config.json: {name}={found!r} is not the architecture of LLaDA-8B (expected {value!r})"
+            )
+    ratio = kwargs.get("mlp_ratio", INERT["mlp_ratio"])
+    for name in INERT:
+        kwargs.pop(name, None)
+    theta = kwargs.pop("rope_theta", None)
+    if theta is not None:
+        kwargs["rope_theta"] = float(theta)
+    old = "d_model" in kwargs
+    for name, ours in FIELDS.items():
+        value = kwargs.pop(name, None)
+        if value is not None:
+            setattr(config, ours, value)
+        elif old and name == "n_kv_heads":
+            config.num_key_value_heads = config.num_attention_heads
+        elif old and name == "mlp_hidden_size":
+            config.intermediate_size = ratio * config.hidden_size
+    if old:
+        config.head_dim = config.hidden_size // config.num_attention_heads
+
+
+def hub_config(config: Any) -> dict[str, Any]:
+    """The config in the published form, without `auto_map`."""
+    fields = {name: getattr(config, ours) for name, ours in FIELDS.items()}
+    return {
+        "architectures": ["LLaDAModelLM"],
+        "model_type": "llada",
+        **FIXED,
+        **INERT,
+        **fields,
+        "vocab_size": config.vocab_size,
+        "rms_norm_eps": config.rms_norm_eps,
+        "rope_theta": config.rope_parameters["rope_theta"],
+        "rope_full_precision": config.rope_full_precision,
+        "mask_token_id": config.mask_token_id,
+        "bos_token_id": config.bos_token_id,
+        "eos_token_id": config.eos_token_id,
+        "pad_token_id": config.padding_token_id,
+        "use_cache": False,
+    }
+
+
+def to_native(name: str) -> str:
+    """A published tensor or module path -> Llama's; other names pass through."""
+    match = re.fullmatch(r"(.*?)model\.transformer\.(?:blocks\.(\d+)\.)?(\w+)(.*)", name)
+    if match is None:
+        return name
+    before, block, part, after = match.groups()
+    if block is None:
+        return f"{before}{TOP_NAMES[part]}{after}" if part in TOP_NAMES else name
+    if part not in BLOCK_NAMES:
+        return name
+    return f"{before}model.layers.{block}.{BLOCK_NAMES[part]}{after}"
+
+
+def to_hub(name: str) -> str:
+    """Llama's tensor or module path -> the published one; other names pass through."""
+    match = re.fullmatch(r"(.*?)model\.layers\.(\d+)\.((?:self_attn\.|mlp\.)?\w+)(.*)", name)
+    if match is not None:
+        before, block, part, after = match.groups()
+        theirs = {v: k for k, v in BLOCK_NAMES.items()}.get(part)
+        return (
+            name if theirs is None else f"{before}model.transformer.blocks.{block}.{theirs}{after}"
+        )
+    for theirs, ours in TOP_NAMES.items():
+        match = re.fullmatch(rf"(.*?){re.escape(ours)}(\..*|$)", name)
+        if match is not None:
+            return f"{match[1]}model.transformer.{theirs}{match[2]}"
+    return name
+
+
+def conversion() -> list[WeightRenaming]:
+    """The same translation for transformers' own loader; one capture group per pattern."""
+    block = [
+        WeightRenaming(rf"model\.transformer\.blocks\.(\d+)\.{a}", rf"model.layers.\1.{b}")
+        for a, b in BLOCK_NAMES.items()
+    ]
+    top = [WeightRenaming(rf"model\.transformer\.{a}", b) for a, b in TOP_NAMES.items()]
+    return block + top
+
+
+class FullPrecisionRotaryEmbedding(LlamaRotaryEmbedding):
+    """cos and sin stay float32, so that the rotation is done in float32 (LLaDA's reference)."""
+
+    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+        return super().forward(x.new_empty(0, dtype=torch.float32), position_ids)
+
+
+class LLaDAForDiffusion(LlamaForCausalLM):
+    """Stock Llama blocks with bidirectional attention and scoring inside `forward`."""
+
+    config_class = LLaDAConfig
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        if config.rope_full_precision:
+            self.model.rotary_emb = FullPrecisionRotaryEmbedding(config)
+        name = config._attn_implementation
+        config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
+
+    def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
+        """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
+        return diffusion_forward(self, input_ids, **kwargs)
+
+
+def rename(state: Mapping[str, Tensor], layout: str) -> dict[str, Tensor]:
+    """A state dict in one of the two layouts, from either."""
+    if layout == "native":
+        return {to_native(k): v for k, v in state.items()}
+    return {to_hub(to_native(k)): v for k, v in state.items()}

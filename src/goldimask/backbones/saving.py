@@ -1,0 +1,116 @@
+"""Writing a model in one of two layouts.
+
+    hub      the published one: LLaDA's tensor names and config fields, for the original code, Fast-dLLM,
+             dllm and vLLM plug-ins (for Dream the published names are Qwen2's own)
+    native   transformers' names for the same tensors and fields
+
+`load_backbone` reads both. No `auto_map` is written: it would point at code that is not there. The
+folder appears when it is complete, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors.torch import save_file
+from torch import Tensor
+
+from goldimask.backbones import dream, llada
+from goldimask.backbones.base import Backbone
+from goldimask.errors import GoldimaskError
+from goldimask.files import new_folder, write_json
+
+Layout = Literal["hub", "native"]
+SHARD_BYTES = 5_000_000_000
+# classes that every version of transformers knows; newer ones write a name of their own
+TOKENIZER_CLASS = {"llada": "PreTrainedTokenizerFast", "dream": "Qwen2Tokenizer"}
+
+
+def save_backbone(
+    backbone: Backbone,
+    folder: Path | str,
+    layout: Layout = "hub",
+    shard_bytes: int = SHARD_BYTES,
+) -> Path:
+    """Write weights, config, tokenizer and chat template; an existing folder is replaced."""
+    if hasattr(backbone.model, "peft_config"):
+        raise GoldimaskError(f"{folder}: the model carries an adapter; merge it or save_adapter")
+    folder = Path(folder)
+    state = full_state(backbone, layout)
+    with new_folder(folder) as temporary:
+        write_weights(state, temporary, shard_bytes)
+        write_json(temporary / "config.json", config_dict(backbone, layout))
+        write_tokenizer(backbone, temporary)
+    return folder
+
+
+def full_state(backbone: Backbone, layout: Layout) -> dict[str, Tensor]:
+    """The tensors under the layout's names, tied ones once."""
+    config: Any = backbone.model.config
+    state = {k: v.detach() for k, v in backbone.model.state_dict().items()}
+    if config.tie_word_embeddings:
+        state.pop("lm_head.weight", None)
+    return llada.rename(state, layout) if backbone.family == "llada" else state
+
+
+def config_dict(backbone: Backbone, layout: Layout) -> dict[str, Any]:
+    config: Any = backbone.model.config
+    dtype = str(next(backbone.model.parameters()).dtype).removeprefix("torch.")
+    if layout == "hub":
+        module = llada if backbone.family == "llada" else dream
+        return {**module.hub_config(config), "torch_dtype": dtype}
+    fields = json.loads(config.to_json_string(use_diff=False))
+    for key in ("auto_map", "_name_or_path", "transformers_version"):
+        fields.pop(key, None)
+    architectures = [type(backbone.model).__name__]
+    return {**fields, "architectures": architectures, "dtype": dtype}
+
+
+def write_weights(state: Mapping[str, Tensor], folder: Path, shard_bytes: int) -> None:
+    """One safetensors file, or shards with an index when larger than `shard_bytes`."""
+    shards = list(split_shards(state, shard_bytes))
+    total = sum(t.nbytes for t in state.values())
+    if len(shards) == 1:
+        save_file(contiguous(shards[0]), folder / "model.safetensors", {"format": "pt"})
+        return
+    where: dict[str, str] = {}
+    for i, shard in enumerate(shards, 1):
+        name = f"model-{i:05d}-of-{len(shards):05d}.safetensors"
+        save_file(contiguous(shard), folder / name, {"format": "pt"})
+        where.update(dict.fromkeys(shard, name))
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
+    write_json(folder / "model.safetensors.index.json", index)
+
+
+def split_shards(state: Mapping[str, Tensor], limit: int) -> Iterator[dict[str, Tensor]]:
+    shard: dict[str, Tensor] = {}
+    size = 0
+    for name, tensor in state.items():
+        if shard and size + tensor.nbytes > limit:
+            yield shard
+            shard, size = {}, 0
+        shard[name] = tensor
+        size += tensor.nbytes
+    yield shard
+
+
+def contiguous(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {k: v.cpu().contiguous() for k, v in state.items()}
+
+
+def write_tokenizer(backbone: Backbone, folder: Path) -> None:
+    """Tokenizer files that older readers understand too: known class, template inside the config."""
+    backbone.tokenizer.save_pretrained(folder, save_jinja_files=False)
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text("utf-8"))
+    for key in ("auto_map", "is_local", "local_files_only"):
+        config.pop(key, None)
+    config["tokenizer_class"] = TOKENIZER_CLASS[backbone.family]
+    write_json(path, config)
+    if backbone.family == "dream":  # Dream's own tokenizer class reads these, not tokenizer.json
+        backbone.tokenizer.backend_tokenizer.model.save(str(folder))
+        added = {str(t): i for i, t in backbone.tokenizer.added_tokens_decoder.items()}
+        write_json(folder / "added_tokens.json", added)

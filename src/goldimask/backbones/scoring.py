@@ -1,0 +1,259 @@
+"""Log-probabilities where they are needed, computed inside `forward` (paper, Algorithm 1, lines 2 and 4).
+
+    row(i) = i         LLaDA: the row of a token predicts that token
+    row(i) = i - 1     Dream: the row before it does (position 0 keeps its own, meaningless, row)
+    log p_i = z[row(i), x_i] - logsumexp z[row(i), :],     z = W h
+
+Only the rows of the asked positions go through the vocabulary projection, a chunk of rows at a time;
+with gradient each chunk is recomputed in the backward pass, so that [B, T, V] never exists in either
+pass. `predictor_rows` is the only place that knows about Dream's shift; scoring, decoding and the
+attention rows (`predictor`) all go through it.
+
+Everything crosses wrappers (PEFT, DDP, FSDP) as plain keyword arguments and comes back in the output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+from transformers.utils import ModelOutput
+
+from goldimask.backbones.attention import SDPA, AttentionTap
+from goldimask.errors import GoldimaskError
+from goldimask.types import Batch, Signal, Signals
+
+BUDGET_MB = 256.0
+
+
+@dataclass
+class DiffusionOutput(ModelOutput):
+    """What a forward pass was asked for; the rest is None."""
+
+    logits: Tensor | None = (
+        None  # [B, T, V] raw rows, or [M, V] aligned to tokens with `logits_mask`
+    )
+    logp: Tensor | None = None  # [B, T]
+    entropy: Tensor | None = None  # [B, T]
+    attention: Tensor | None = None  # [B, N, T]
+    received: Tensor | None = None  # [B, T]
+    past_key_values: Any = None
+    hidden_states: Any = None
+    attentions: Any = None
+
+
+def predictor_rows(positions: Tensor, shift: bool, length: int | None = None) -> Tensor:
+    """The rows whose logits predict the tokens at `positions`.
+
+    Positions count within a row, or over the flattened batch when `length` (T) is given.
+    """
+    if not shift:
+        return positions
+    if length is None:
+        return (positions - 1).clamp_min(0)
+    return positions - (positions % length != 0).long()
+
+
+def diffusion_forward(
+    model: Any,
+    input_ids: Tensor | None = None,
+    attention_mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    past_key_values: Any = None,
+    logits_to_keep: int | Tensor = 0,
+    labels: None = None,
+    *,
+    score_ids: Tensor | None = None,
+    score_mask: Tensor | None = None,
+    score_entropy: bool = False,
+    score_mb: float = BUDGET_MB,
+    logits_mask: Tensor | None = None,
+    tap_layer: int | None = None,
+    tap_rows: Tensor | None = None,
+    tap_received: bool = False,
+    **kwargs: Any,
+) -> DiffusionOutput:
+    """The forward pass of both families; `score_mask` or `logits_mask` [B, T] select token positions."""
+    if labels is not None:
+        raise GoldimaskError("labels: a diffusion backbone has no built-in loss; use MaskedStep")
+    valid = attention_mask if attention_mask is not None and attention_mask.ndim == 2 else None
+    if tap_layer is not None and attention_mask is not None and valid is None:
+        raise GoldimaskError("attention_mask: the attention tap needs the 2-D padding mask")
+    tap = None
+    if tap_layer is not None:
+        tap = AttentionTap(tap_layer, tap_rows, valid, tap_received, score_mb)
+        kwargs["tap"] = tap
+    if valid is not None and past_key_values is None:
+        if position_ids is None:  # count real tokens, so that left padding changes nothing
+            position_ids = (valid.long().cumsum(1) - 1).clamp_min_(0)
+        if model.config._attn_implementation == SDPA:  # a view: no [B, T, T] mask, no device sync
+            b, t = valid.shape
+            attention_mask = valid.bool()[:, None, None, :].expand(b, 1, t, t)
+    base = model.model(
+        input_ids=input_ids,
+        attention_mask=attention_mask,
+        position_ids=position_ids,
+        past_key_values=past_key_values,
+        **kwargs,
+    )
+    h = base.last_hidden_state
+    out = DiffusionOutput(
+        past_key_values=base.past_key_values,
+        hidden_states=base.hidden_states,
+        attentions=base.attentions,
+    )
+    if tap is not None:
+        out.attention, out.received = tap.attention, tap.received
+    shift = bool(model.config.logit_shift)
+    if score_mask is not None:
+        if score_ids is None:
+            raise GoldimaskError("score_mask: needs score_ids, the tokens to be scored")
+        out.logp, out.entropy = score_positions(
+            h, model.lm_head, score_ids, score_mask, shift, score_entropy, score_mb
+        )
+    if logits_mask is not None:
+        rows = predictor_rows(logits_mask.reshape(-1).nonzero().squeeze(1), shift, h.shape[1])
+        out.logits = model.lm_head(h.reshape(-1, h.shape[-1]).index_select(0, rows))
+    elif score_mask is None:
+        out.logits = model.lm_head(keep_rows(h, logits_to_keep))
+    return out
+
+
+def keep_rows(h: Tensor, keep: int | Tensor) -> Tensor:
+    """transformers' `logits_to_keep`: the last n raw rows (0 = all), or chosen ones."""
+    if isinstance(keep, int):
+        return h[:, -keep:] if keep else h
+    return h[:, keep]
+
+
+def score_positions(
+    h: Tensor,  # [B, T, D]
+    head: nn.Module,
+    ids: Tensor,  # [B, T]
+    mask: Tensor,  # [B, T] bool
+    shift: bool,
+    entropy: bool = False,
+    budget_mb: float = BUDGET_MB,
+) -> tuple[Tensor, Tensor | None]:
+    """log p (and entropy) of `ids` at `mask`, zero elsewhere; on the graph even if nothing is asked."""
+    b, t, d = h.shape
+    positions = mask.reshape(-1).nonzero().squeeze(1)  # [M], the only device sync
+    rows = h.reshape(-1, d).index_select(0, predictor_rows(positions, shift, t))
+    targets = ids.reshape(-1).index_select(0, positions)
+    size = chunk_rows(vocabulary(head), budget_mb)
+    if len(positions) <= size:  # also the empty case
+        logp, ent = score_chunk(rows, targets, head, entropy)
+    else:
+        parts = [
+            checkpoint(score_chunk, r, y, head, entropy, use_reentrant=False)
+            if torch.is_grad_enabled()
+            else score_chunk(r, y, head, entropy)
+            for r, y in zip(rows.split(size), targets.split(size), strict=True)
+        ]
+        logp = torch.cat([p[0] for p in parts])
+        ent = torch.cat([p[1] for p in parts]) if entropy else None
+    return spread(logp, positions, b, t), None if ent is None else spread(ent, positions, b, t)
+
+
+def score_chunk(
+    rows: Tensor, targets: Tensor, head: nn.Module, entropy: bool
+) -> tuple[Tensor, Tensor | None]:
+    """[n, D] hidden rows -> float32 log p of their targets [n], and the entropy [n] in nats."""
+    logits = head(rows).float()
+    if not entropy:
+        return -F.cross_entropy(logits, targets, reduction="none"), None
+    logs = logits.log_softmax(-1)
+    # exp(-inf) * -inf would be NaN for a token that is ruled out
+    ent = -(logs.exp() * logs.clamp_min(torch.finfo(torch.float32).min)).sum(-1)
+    return logs.gather(1, targets[:, None]).squeeze(1), ent
+
+
+def chunk_rows(vocab: int, budget_mb: float) -> int:
+    """Rows whose float32 logits, their log-softmax and the gradient of both fit in the budget."""
+    return max(1, int(budget_mb * 2**20) // (3 * 4 * vocab))
+
+
+def vocabulary(head: nn.Module) -> int:
+    """V, also when PEFT wraps the head."""
+    return int(getattr(head, "out_features", None) or head.base_layer.out_features)  # type: ignore[union-attr]
+
+
+def spread(values: Tensor, positions: Tensor, b: int, t: int) -> Tensor:
+    """[M] values at flat positions -> [B, T] with zeros elsewhere."""
+    return values.new_zeros(b * t).index_copy(0, positions, values).view(b, t)
+
+
+def candidate_rows(mask: Tensor) -> Tensor:
+    """[B, T] bool -> [B, N] positions in order, padded with -1."""
+    counts = mask.sum(1)
+    n = int(counts.max()) if mask.numel() else 0
+    order = mask.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :n]
+    return order.masked_fill(torch.arange(n, device=mask.device) >= counts[:, None], -1)
+
+
+@dataclass(frozen=True)
+class TokenScorer:
+    """The `Scorer` of a backbone: hides the asked positions behind the mask token and measures them."""
+
+    mask_id: int
+    shift: bool
+    layers: int
+    attention_rows: Literal["token", "predictor"] = "token"  # D10; differ only when shifted
+    budget_mb: float = BUDGET_MB
+
+    def __call__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        hidden: Tensor,
+        want: frozenset[Signal] = frozenset({Signal.LOGP}),
+        layer: int | float | str = "last",
+    ) -> Signals:
+        asked: dict[str, Any] = {}
+        rows = None
+        if Signal.ATTENTION in want:
+            rows = candidate_rows(hidden)
+            asked["tap_rows"] = self.query_rows(rows)
+        if Signal.RECEIVED in want:
+            asked["tap_received"] = True
+        if asked:
+            asked["tap_layer"] = block_index(layer, self.layers)
+        if Signal.ENTROPY in want:
+            asked["score_entropy"] = True
+        out = model(
+            input_ids=batch.ids.masked_fill(hidden, self.mask_id),
+            attention_mask=batch.attention_mask(),
+            score_ids=batch.ids,
+            score_mask=hidden,
+            score_mb=self.budget_mb,
+            **asked,
+        )
+        return Signals(out.logp, out.entropy, out.attention, rows, out.received)
+
+    def query_rows(self, rows: Tensor) -> Tensor:
+        """The attention rows of the candidates: their own, or those of their predictors."""
+        if self.attention_rows == "token":
+            return rows
+        return predictor_rows(rows, self.shift).masked_fill(rows < 0, -1)
+
+
+def block_index(layer: int | float | str, layers: int) -> int:
+    """`last`, an index (negative counts from the end) or a fraction of the depth -> block index."""
+    at = f"method.attention_layer: {layer!r}"
+    if layer == "last":
+        return layers - 1
+    if layer == "probe":
+        raise GoldimaskError(f"{at} must be resolved to an index before the first step")
+    if isinstance(layer, bool) or not isinstance(layer, int | float):
+        raise GoldimaskError(f"{at} is not 'last', 'probe', an index or a fraction of the depth")
+    if isinstance(layer, float):
+        if not 0.0 <= layer <= 1.0:
+            raise GoldimaskError(f"{at}: a fraction of the depth lies in [0, 1]")
+        return round(layer * (layers - 1))
+    if not -layers <= layer < layers:
+        raise GoldimaskError(f"{at}: this backbone has blocks 0 to {layers - 1}")
+    return layer % layers

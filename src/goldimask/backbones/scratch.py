@@ -1,0 +1,41 @@
+"""A LLaDA model from scratch, with weights that depend on the seed alone.
+
+W ~ N(0, 0.02^2),  and 0.02 / sqrt(2 layers) where a block writes to the residual stream;  norms = 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from goldimask.backbones.assemble import assemble
+from goldimask.backbones.base import Backbone
+from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
+from goldimask.keys import Stream, torch_seed
+
+INIT_STD = 0.02
+RESIDUAL = ("o_proj.weight", "down_proj.weight")
+
+
+def new_llada(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = "new") -> Backbone:
+    """A fresh model; `config` uses LLaDA's field names or Llama's, and must give `mask_token_id`."""
+    with torch.random.fork_rng(devices=[]):  # the constructor draws from the global generator
+        model = LLaDAForDiffusion(LLaDAConfig(**{"attn_implementation": "sdpa", **config}))
+    init_weights(model, seed)
+    return assemble(model, tokenizer, name)
+
+
+@torch.no_grad()
+def init_weights(model: nn.Module, seed: int) -> None:
+    """Fill every parameter in the order of their names from one generator."""
+    generator = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT))
+    layers = model.config.num_hidden_layers  # type: ignore[union-attr]
+    for name, p in sorted(model.named_parameters()):
+        if p.ndim == 1:
+            p.fill_(0.0 if name.endswith("bias") else 1.0)
+            continue
+        std = INIT_STD / (2 * layers) ** 0.5 if name.endswith(RESIDUAL) else INIT_STD
+        p.copy_(torch.randn(p.shape, generator=generator) * std)
