@@ -1,7 +1,7 @@
 """Chains: a start number and a list of numbered operations, one line of work for each.
 
-    start 7. first + 5, second * 3.    ->    first: 7 + 5 = 12
-                                              second: 12 * 3 = 2        (modulo 17)
+start 7. first + 5, second * 3.    ->    first: 7 + 5 = 12
+                                          second: 12 * 3 = 2        (modulo 17)
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """What a programmatic problem is, and on which side of the split it falls.
 
-A family draws a `Draft`: the content of the problem (a canonical string without names or wording), its
-prompt, its response and its answer. The side of the split is a function of the content alone,
+A family draws a `Draft`: the content of the problem (a canonical string without names or wording),
+its prompt, its response and its answer. The side of the split is a function of the content alone,
 
     test  <=>  content_id(task, content) mod 8 = 0,
 
-so that training and test sets drawn anywhere, at any time, with any seed are disjoint without a shared
-list: a generator redraws until the problem falls on its own side. Two problems that differ only in names,
-wording or style have the same content and therefore fall on the same side.
+so that training and test sets drawn anywhere, at any time, with any seed are disjoint without a
+shared list: a generator redraws until the problem falls on its own side. Two problems that differ
+only in names, wording or style have the same content and therefore fall on the same side.
 
 Responses have the paper's form, `<reasoning> ... </reasoning> <answer> ... </answer>`.
 """
@@ -87,9 +87,7 @@ class Task:
         for _ in range(REDRAWS):
             draft = self.draft(rng, level)
             if is_test(self.name, draft.content) == (split is Split.TEST):
-                return Problem(
-                    self.name, draft.prompt, frame(draft), draft.answer, draft.content
-                )
+                return Problem(self.name, draft.prompt, frame(draft), draft.answer, draft.content)
         raise GoldimaskError(f"task '{self.name}': no problem for the {split} side; report this")
 
     def problems(self, n: int, seed: int = 0, split: Split | str = Split.TEST) -> list[Problem]:
@@ -100,10 +98,12 @@ class Task:
                 return list(found.values())
             problem = self.problem(seed, index, split)
             found.setdefault(problem.key, problem)
-        raise GoldimaskError(f"task '{self.name}': has fewer than {n} distinct problems; ask for less")
+        raise GoldimaskError(
+            f"task '{self.name}': has fewer than {n} distinct problems; ask for less"
+        )
 
     def extract(self, text: str) -> str | None:
-        """The text between the first pair of answer tags, single-spaced; None when there is none."""
+        """The text between the first pair of answer tags, single-spaced; None without one."""
         found = _ANSWER.search(text)
         return " ".join(found.group(1).split()) or None if found else None
 
@@ -130,7 +130,9 @@ def frame(draft: Draft) -> str:
     return f"<reasoning>\n{trace}\n</reasoning>\n<answer> {draft.answer} </answer>"
 
 
-def pick(rng: np.random.Generator, easy: tuple[int, int], hard: tuple[int, int], is_hard: bool) -> int:
+def pick(
+    rng: np.random.Generator, easy: tuple[int, int], hard: tuple[int, int], is_hard: bool
+) -> int:
     """A size from the closed easy or hard range."""
     low, high = hard if is_hard else easy
     return int(rng.integers(low, high + 1))

@@ -1,6 +1,8 @@
 """Straight-line programs: assignments to single letters, then the value of one of them.
 
-    a = 5; k = a + 3; c = k * a; print c    ->    a = 5 / k = a + 3 = 5 + 3 = 8 / c = k * a = 8 * 5 = 6
+    a = 5; k = a + 3; c = k * a; c?    ->    a = 5
+                                             k = a + 3 = 5 + 3 = 8
+                                             c = k * a = 8 * 5 = 6
 
 All values are modulo 17. Operands are earlier variables or small literals.
 """
@@ -35,7 +37,9 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
         result = apply(symbol, values[left], number)
         source = f"{letters[left]} {symbol} {second}"
         statements.append(f"{target} = {source}")
-        lines.append(line(target, source, values[left], symbol, number, result, level.response_style))
+        lines.append(
+            line(target, source, values[left], symbol, number, result, level.response_style)
+        )
         parts.append(f"{left}{symbol}{'v' if right[0] else 'n'}{right[1]}")
         values.append(result)
     asked = letters[len(values) - 1]
@@ -65,5 +69,17 @@ TASK = Task(
     name="program",
     summary="Two inputs and 4-6 assignments modulo 17, evaluated line by line.",
     draft=draft,
-    words=(*LETTERS, "let", "be", "now", "is", "so", *VERBS.values(), "makes", "run", "this", "print"),
+    words=(
+        *LETTERS,
+        "let",
+        "be",
+        "now",
+        "is",
+        "so",
+        *VERBS.values(),
+        "makes",
+        "run",
+        "this",
+        "print",
+    ),
 )

@@ -1,6 +1,6 @@
 """Selection sort of distinct numbers, with the list that remains after each choice.
 
-    sort up: 12 4 77    ->    pick 4 keep 12 77 / pick 12 keep 77 / pick 77 keep none
+sort up: 12 4 77    ->    pick 4 keep 12 77 / pick 12 keep 77 / pick 77 keep none
 """
 
 from __future__ import annotations

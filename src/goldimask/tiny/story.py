@@ -1,6 +1,7 @@
 """Word problems: two people, a few days of buying, losing and giving, and a question.
 
-    tom has 7 apples. ann has 9 apples. monday tom buys 5. tuesday ann gives 3 to tom. how many has tom?
+    tom has 7 apples and ann has 9. monday tom buys 5. tuesday ann gives 3 to tom.
+    how many has tom in the end?
 
 Each line of the trace restates the event of a day and what both people have afterwards.
 """
@@ -69,12 +70,11 @@ def deed(event: Event, names: tuple[str, ...]) -> str:
     return f"{names[event.who]} {event.verb} {event.amount}{target}"
 
 
-def line(
-    day: str, event: Event, names: tuple[str, ...], have: tuple[int, int], style: int
-) -> str:
+def line(day: str, event: Event, names: tuple[str, ...], have: tuple[int, int], style: int) -> str:
     if style == 0:
         return f"{day}: {deed(event, names)}, {names[0]} has {have[0]}, {names[1]} has {have[1]}"
-    return f"after {day} {names[0]} has {have[0]} and {names[1]} has {have[1]}, as {deed(event, names)}."
+    after = f"{names[0]} has {have[0]} and {names[1]} has {have[1]}"
+    return f"after {day} {after}, as {deed(event, names)}."
 
 
 def conclusion(question: str, names: tuple[str, ...], have: tuple[int, int], style: int) -> str:

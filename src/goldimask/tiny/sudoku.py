@@ -2,7 +2,8 @@
 
     solve 1 _ 3 4 / _ _ 1 2 / ...    ->    row 1: 1 _ 3 4 gives 1 2 3 4 / row 2: ...
 
-There are only 288 solved grids, so training and test puzzles share solutions; the puzzles are disjoint.
+There are only 288 solved grids, so training and test puzzles share solutions; the puzzles are
+disjoint.
 """
 
 from __future__ import annotations

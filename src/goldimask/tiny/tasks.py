@@ -1,7 +1,7 @@
 """The families of the tiny world, and the sets drawn from them.
 
-`corpus("tiny-sft", 1000, seed)` gives training rows, `test_set("chain", 100, seed)` test problems. Both
-come from the same hard distribution; they are disjoint by the rule in `problem.py`.
+`corpus("tiny-sft", 1000, seed)` gives training rows, `test_set("chain", 100, seed)` test problems.
+Both come from the same hard distribution; they are disjoint by the rule in `problem.py`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ def corpus(name: str = "tiny-sft", n: int = 1000, seed: int = 0) -> list[Row]:
     if n < 0:
         raise GoldimaskError(f"corpus '{name}': n = {n} is negative; ask for 0 or more rows")
     return CORPORA.get(name, "corpus")(n, seed)
+
+
+def corpus_rows() -> list[Row]:
+    """The default fine-tuning corpus, for the registry of corpora."""
+    return corpus()
 
 
 def mixed(split: Split, n: int, seed: int) -> list[Row]:

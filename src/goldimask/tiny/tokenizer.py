@@ -1,9 +1,10 @@
 """The tiny tokenizer: one token per word, number, sign and tag, with LLaDA's special tokens.
 
 Text is lower-cased and split by one regular expression; whatever is not in the vocabulary becomes
-`<unk>`, so any text can be encoded. Decoding puts single spaces between tokens and takes them away before
-closing punctuation and around line breaks, which gives the texts of the tasks back exactly.
-The chat template has LLaDA's form (headers, blank line, turn end) and honours `add_generation_prompt`.
+`<unk>`, so any text can be encoded. Decoding puts single spaces between tokens and takes them away
+before closing punctuation and around line breaks, which gives the texts of the tasks back exactly.
+The chat template has LLaDA's form (headers, blank line, turn end) and honours
+`add_generation_prompt`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,138 @@
+"""The pretraining recipe: everything that decides the shipped weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import ConfigDict, TypeAdapter
+
+from goldimask.config import apply_overrides, find_recipe, parse, read_yaml
+from goldimask.errors import GoldimaskError, nearest
+from goldimask.tiny.tasks import TASKS
+
+_STRICT = ConfigDict(extra="forbid")
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """The size of a LLaDA-layout model."""
+
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    mlp: int = 384
+    rope_theta: float = 10000.0
+    max_length: int = 512
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class CanvasSection:
+    """How many supervised `<|endoftext|>` follow the turn end (see `canvas.py`)."""
+
+    short: float = 0.3  # share of examples with 0..`short_length` of them
+    short_length: int = 32
+    full: float = 0.2  # share of examples filled up to one of `lengths`
+    lengths: tuple[int, ...] = (128, 160)
+    window: int = 8  # batches whose examples are sorted by length together
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class OptimSection:
+    """AdamW with linear warm-up, then decay to `floor` times the rate at the last step."""
+
+    lr: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.05
+    warmup: int = 200
+    schedule: Literal["cosine", "linear"] = "cosine"
+    floor: float = 0.02
+    clip: float = 1.0
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class WatchSection:
+    """What is measured on the way; it never changes the weights."""
+
+    log_every: int = 20
+    every: int = 500  # held-out loss and accuracy; also at the last step
+    heldout: int = 40  # problems per task for the held-out loss
+    problems: int = 20  # test problems per task that are decoded
+    length: int = 128
+    block: int = 32
+    tau: float = 0.9
+    checkpoint_every: int = 500
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """A whole pretraining run."""
+
+    seed: int = 0
+    output: str = "runs/tiny-base"
+    steps: int = 6000
+    batch_size: int = 32
+    threads: int = 1  # the sums of a matrix product depend on it, so the weights do
+    noise_floor: float = 0.02  # t ~ U(noise_floor, 1): bounds the weight 1/t
+    mix: dict[str, float] = field(default_factory=dict)  # task -> share; empty: all alike
+    model: ModelSection = field(default_factory=ModelSection)
+    canvas: CanvasSection = field(default_factory=CanvasSection)
+    optim: OptimSection = field(default_factory=OptimSection)
+    watch: WatchSection = field(default_factory=WatchSection)
+    __pydantic_config__ = _STRICT
+
+
+def load_pretraining(path: str | Path, overrides: Sequence[str] = ()) -> Pretraining:
+    """Read, override and check; a bare or `recipes/...` name may be a packaged recipe."""
+    values = apply_overrides(read_yaml(find_recipe(path)), overrides)
+    recipe: Pretraining = parse(Pretraining, values, str(path))
+    check(recipe, str(path))
+    return recipe
+
+
+def check(recipe: Pretraining, source: str) -> None:
+    """What types cannot say."""
+    positive = {
+        "steps": recipe.steps,
+        "batch_size": recipe.batch_size,
+        "threads": recipe.threads,
+        "canvas.window": recipe.canvas.window,
+        "watch.log_every": recipe.watch.log_every,
+        "watch.every": recipe.watch.every,
+        "watch.checkpoint_every": recipe.watch.checkpoint_every,
+        "watch.heldout": recipe.watch.heldout,
+        "model.heads": recipe.model.heads,
+    }
+    for key, value in positive.items():
+        if value < 1:
+            raise GoldimaskError(f"{source}: {key}: {value} must be at least 1")
+    if recipe.model.width % (2 * recipe.model.heads):
+        raise GoldimaskError(
+            f"{source}: model.width: {recipe.model.width} must be a multiple of 2 * model.heads "
+            f"= {2 * recipe.model.heads}"
+        )
+    if not 0.0 < recipe.noise_floor < 1.0:
+        raise GoldimaskError(f"{source}: noise_floor: {recipe.noise_floor} must lie in (0, 1)")
+    names = TASKS.names()
+    for name, share in recipe.mix.items():
+        if name not in names:
+            raise GoldimaskError(f"{source}: mix.{name}: unknown task; {nearest(name, names)}")
+        if not share > 0:
+            raise GoldimaskError(f"{source}: mix.{name}: {share} must be positive")
+
+
+def pretraining_dict(recipe: Pretraining) -> dict[str, Any]:
+    """Plain values, ready for YAML and for comparison."""
+    return TypeAdapter(Pretraining).dump_python(recipe, mode="json")
+
+
+def pretraining_yaml(recipe: Pretraining) -> str:
+    """The resolved recipe as YAML; reading it back gives the same recipe."""
+    return yaml.safe_dump(pretraining_dict(recipe), sort_keys=False)
