@@ -6,17 +6,17 @@ where a sweep is O(N): see `linear.py`).
 
 D  B times: add the candidate with the largest marginal, even below zero.
 R  B times: add a uniform draw from the B remaining candidates with the largest marginals.
-T  grow two disjoint sets; each time the (candidate, set) pair with the largest marginal, while that is
-   positive and the set has fewer than B members; return the better set.
-P  (1) guide Z: D's prefix of positive marginals, then swaps while they improve F: `decoupled` takes the
-   best removal u and then the best insertion into Z - u; `pair` takes the best pair (u, v).
-   (2) B iterations of R's draw, without the members of Z during the first ceil(0.372 B); a draw with a
-   negative marginal is skipped. (3) return the better of both.
+T  grow two disjoint sets; each time the (candidate, set) pair with the largest marginal, while that
+   is positive and the set has fewer than B members; return the better set.
+P  (1) guide Z: D's prefix of positive marginals, then swaps while they improve F: `decoupled` takes
+   the best removal u and then the best insertion into Z - u; `pair` takes the best pair (u, v).
+   (2) B iterations of R's draw, without the members of Z during the first ceil(0.372 B); a draw with
+   a negative marginal is skipped. (3) return the better of both.
 
-Deviations and readings. Marginals that differ by at most `tie` = 1e-12 of the largest gain or cost any
-candidate can have count as equal, as do values; without this, duplicates would be ordered by the
+Deviations and readings. Marginals that differ by at most `tie` = 1e-12 of the largest gain or cost
+any candidate can have count as equal, as do values; without this, duplicates would be ordered by the
 rounding of a sum and no two engines could agree. Zero means "at most `tie`". The start and the sweep
-of P's local search are not given in the paper (D27). Ties between sets go to T's first set and P's Z.
+of P's local search are not given in the paper (D27). Ties between sets go to T's first and P's Z.
 `gains` are F's increments along `order`, so they sum to `value` for every maximiser.
 """
 
@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from goldimask.objective import Floats, Support, marginals, value
 from goldimask.select.base import Selection
-from goldimask.select.draws import draw_seed, step_keys
+from goldimask.select.draws import draw_seed, step_keys, step_words
 
 TIE = 1e-12
 GUIDED_SHARE = 0.372  # of the budget, during which P's draw avoids the guide
@@ -92,10 +92,10 @@ def top(delta: Floats, size: int, tie: float) -> Mask:
     return pool
 
 
-def draw(pool: Mask, seed: int, step: int) -> int:
+def draw(pool: Mask, words: NDArray[np.uint32]) -> int:
     """A uniform draw from the pool: the member with the lowest key."""
     members = np.flatnonzero(pool)
-    return int(members[step_keys(seed, step, len(pool))[members].argmin()])
+    return int(members[step_keys(words, len(pool))[members].argmin()])
 
 
 def finish(p: Problem, order: list[int], gains: list[float], evaluations: int) -> Selection:
@@ -126,22 +126,27 @@ def run_sampled(p: Problem, budget: int, seed: int, guide: Mask | None = None) -
     """R; with a guide, the second stage of P."""
     reveal = np.zeros(p.n, dtype=bool)
     order, gains, evaluations = [], [], 0
-    guided = int(np.ceil(GUIDED_SHARE * budget)) if guide is not None else 0
+    words = step_words(seed, budget)
     for step in range(budget):
         delta = p.delta(reveal)
-        if step < guided:
+        if guide is not None and step < guided_steps(budget):
             delta = np.where(guide, -np.inf, delta)
         evaluations += int(np.isfinite(delta).sum())
         pool = top(delta, budget, p.tie)
         if not pool.any():
             continue
-        x = draw(pool, seed, step)
+        x = draw(pool, words[step])
         if guide is not None and delta[x] < -p.tie:
             continue
         order.append(x)
         gains.append(float(delta[x]))
         reveal[x] = True
     return finish(p, order, gains, evaluations)
+
+
+def guided_steps(budget: int) -> int:
+    """How many iterations of P's second stage exclude the guide."""
+    return int(np.ceil(GUIDED_SHARE * budget))
 
 
 def run_twin(p: Problem, budget: int) -> Selection:
@@ -201,7 +206,7 @@ def swap_pair(p: Problem, reveal: Mask) -> tuple[float, int, int]:
     out = removals(p, reveal)
     gain = np.full((p.n, p.n), -np.inf)
     for u in np.flatnonzero(reveal):
-        gain[u] = out[u] + p.delta(without(reveal, u))
+        gain[u] = out[u] + p.delta(without(reveal, int(u)))
         gain[u, u] = -np.inf
     u, v = divmod(best(gain.ravel(), p.tie), p.n)
     return float(gain[u, v]), int(u), int(v)
@@ -268,7 +273,7 @@ def ranking_static(p: Problem) -> NDArray[np.int64]:
 
 def ranking_random(n: int, seed: int) -> NDArray[np.int64]:
     """A uniform random order: by the keys of step 0."""
-    return np.argsort(step_keys(seed, 0, n), kind="stable")
+    return np.argsort(step_keys(step_words(seed, 1)[0], n))
 
 
 def solve(
