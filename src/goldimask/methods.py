@@ -75,6 +75,18 @@ class Method:
         return getattr(self.select, "memory", None)
 
     @property
+    def shown(self) -> dict[str, Any]:
+        """What logs and pages need to know about the selection: F's two curves, the maximiser."""
+        inner = getattr(self.select, "maximiser", None)
+        select = self.select if isinstance(inner, str) or inner is None else inner
+        curves = getattr(select, "priority", None), getattr(select, "support", None)
+        known = None not in curves
+        return {
+            "objective": curves if known else None,
+            "maximiser": getattr(select, "maximiser", None),
+        }
+
+    @property
     def captures(self) -> frozenset[Signal]:
         """Signals of the training pass."""
         extra = {Signal.ATTENTION} if self.memory is not None else ()

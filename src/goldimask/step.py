@@ -102,6 +102,7 @@ class MaskedStep:
             logp=logp.detach(),
             weights=w,
             seconds={p: b - a for p, a, b in zip(phases, ticks, ticks[1:], strict=False)},
+            extra=method.shown,
         )
         if torch.is_grad_enabled():  # stateful parts learn from training, never from evaluation
             method.observe(out, batch, trained)
