@@ -67,12 +67,11 @@ def new_backbone(section: ModelSection, seed: int) -> Backbone:
 
 
 def learning_rate(section: OptimSection, step: int, steps: int) -> float:
-    """Linear warm-up, then cosine or linear decay to `floor * lr` at the last step."""
+    """Linear warm-up, constant, linear decay: the step after the last would have `floor * lr`."""
     if step < section.warmup:
         return section.lr * (step + 1) / section.warmup
-    done = (step - section.warmup) / max(1, steps - 1 - section.warmup)
-    shape = 1 - done if section.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
-    return section.lr * (section.floor + (1 - section.floor) * shape)
+    left = (steps - step) / max(1, section.decay)
+    return section.lr * (section.floor + (1 - section.floor) * min(1.0, left))
 
 
 def make_optimizer(model: torch.nn.Module, section: OptimSection) -> torch.optim.Optimizer:
@@ -171,8 +170,14 @@ def _run(
 
 
 def check_same(recipe: Pretraining, facts: dict[str, Any]) -> None:
-    """A resumed run must be the same run: only where it is and what it watches may differ."""
-    before, now = facts["recipe"], pretraining_dict(recipe)
+    """A resumed run must be the same run: where it is and what it watches may differ.
+
+    The number of steps may change too as long as neither run has begun to decay its rate.
+    """
+    before, now = dict(facts["recipe"]), pretraining_dict(recipe)
+    decay_starts = min(before["steps"], now["steps"]) - recipe.optim.decay
+    if facts["step"] <= decay_starts:
+        before["steps"] = now["steps"]
     for key in sorted(set(now) - {"output", "watch"}):
         if before.get(key) != now[key]:
             raise GoldimaskError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter
@@ -34,9 +34,9 @@ class ModelSection:
 class CanvasSection:
     """How many supervised `<|endoftext|>` follow the turn end (see `canvas.py`)."""
 
-    short: float = 0.3  # share of examples with 0..`short_length` of them
+    short: float = 0.25  # share of examples with 0..`short_length` of them
     short_length: int = 32
-    full: float = 0.2  # share of examples filled up to one of `lengths`
+    full: float = 0.12  # share of examples filled up to one of `lengths`
     lengths: tuple[int, ...] = (128, 160)
     window: int = 8  # batches whose examples are sorted by length together
     __pydantic_config__ = _STRICT
@@ -44,14 +44,18 @@ class CanvasSection:
 
 @dataclass(frozen=True)
 class OptimSection:
-    """AdamW with linear warm-up, then decay to `floor` times the rate at the last step."""
+    """AdamW: linear warm-up, a constant rate, linear decay to `floor` times it at the end.
+
+    The constant part does not depend on the number of steps, so a run may be lengthened while it
+    lasts and still be the run that the longer recipe describes.
+    """
 
     lr: float = 2e-3
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.05
     warmup: int = 200
-    schedule: Literal["cosine", "linear"] = "cosine"
-    floor: float = 0.02
+    decay: int = 1500  # steps
+    floor: float = 0.0
     clip: float = 1.0
     __pydantic_config__ = _STRICT
 
