@@ -1,8 +1,8 @@
 """One model call for the active examples, with the LM head on the rows of their windows alone.
 
-A response position i is predicted by row i (LLaDA) or by row max(i - 1, 0) (Dream, which keeps the
-alignment of its autoregressive parent). Examples of unequal length are padded on either side;
-padding is never attended, and position ids count real tokens, so that an example sees the same
+The model's `logits_mask` takes token positions; which row predicts a position (its own in LLaDA, the
+one before in Dream) is the backbone's business. Examples of unequal length are padded on either
+side; padding is never attended and positions count real tokens, so that an example sees the same
 arithmetic in any batch.
 With guidance w the batch holds every example twice, the second time with its prompt masked, and
     logits = u + (w + 1)(c - u).
@@ -46,21 +46,17 @@ def exact_logits(
 ) -> Tensor:
     """[n, V] logits of all windows in order, every position of every canvas visible."""
     ids, valid, offsets = pack(rows, backbone.pad_id, settings.padding_side)
-    predictors = [
-        predictor(row.prompt + where, backbone.shift) + offset
-        for row, where, offset in zip(rows, windows, offsets, strict=True)
-    ]
-    if settings.cfg:
-        blind = ids.copy()
-        for b, (row, offset) in enumerate(zip(rows, offsets, strict=True)):
-            blind[b, offset : offset + row.prompt] = backbone.mask_id
-        ids, valid = np.concatenate([ids, blind]), np.concatenate([valid, valid])
-        predictors = [*predictors, *predictors]
-    logits = call(backbone.model, ids, valid, predictors)
-    if settings.cfg:
-        given, free = logits.chunk(2)
-        logits = free + (settings.cfg + 1) * (given - free)
-    return logits
+    wanted = np.zeros_like(valid)
+    for b, (row, where, offset) in enumerate(zip(rows, windows, offsets, strict=True)):
+        wanted[b, offset + row.prompt + where] = True
+    if not settings.cfg:
+        return call(backbone.model, ids, valid, wanted)
+    blind = ids.copy()
+    for b, (row, offset) in enumerate(zip(rows, offsets, strict=True)):
+        blind[b, offset : offset + row.prompt] = backbone.mask_id
+    twice = (np.concatenate([x, y]) for x, y in ((ids, blind), (valid, valid), (wanted, wanted)))
+    given, free = call(backbone.model, *twice).chunk(2)
+    return free + (settings.cfg + 1) * (given - free)
 
 
 def pack(rows: Sequence[Row], pad_id: int, side: str) -> tuple[np.ndarray, np.ndarray, list[int]]:
@@ -77,33 +73,16 @@ def pack(rows: Sequence[Row], pad_id: int, side: str) -> tuple[np.ndarray, np.nd
     return ids, valid, offsets
 
 
-def predictor(positions: np.ndarray, shift: bool) -> np.ndarray:
-    """The row whose logits predict each position."""
-    return np.maximum(positions - 1, 0) if shift else positions
-
-
-def call(
-    model: nn.Module, ids: np.ndarray, valid: np.ndarray, predictors: Sequence[np.ndarray]
-) -> Tensor:
-    """Run the model; the head sees each needed row once, in order."""
+def call(model: nn.Module, ids: np.ndarray, valid: np.ndarray, wanted: np.ndarray) -> Tensor:
+    """Run the model; [n, V] in the order of the wanted positions."""
     device = next(model.parameters()).device
-    keep = np.zeros_like(valid)
-    for b, rows in enumerate(predictors):
-        keep[b, rows] = True
     extra: dict[str, Tensor] = {}
-    if not valid.all():
+    if not valid.all():  # without padding the fastest kernels want no mask at all
         extra["attention_mask"] = torch.from_numpy(valid).to(device)
-        if not valid[:, 0].all():  # padded on the left: count real tokens
-            positions = np.maximum(valid.cumsum(1) - 1, 0)
-            extra["position_ids"] = torch.from_numpy(positions).to(device)
-    logits = model(
+        positions = np.maximum(valid.cumsum(1) - 1, 0)
+        extra["position_ids"] = torch.from_numpy(positions).to(device)
+    return model(
         input_ids=torch.from_numpy(ids).to(device),
-        logits_to_keep=torch.from_numpy(keep).to(device),
-        use_cache=False,
+        logits_mask=torch.from_numpy(wanted).to(device),
         **extra,
-    ).logits.reshape(int(keep.sum()), -1)  # [kept, V]
-    place = keep.ravel().cumsum().reshape(keep.shape) - 1
-    order = np.concatenate([place[b, rows] for b, rows in enumerate(predictors)])
-    if len(order) == logits.shape[0]:  # no row serves two positions, so already in order
-        return logits
-    return logits[torch.from_numpy(order).to(device)]
+    ).logits
