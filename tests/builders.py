@@ -1,4 +1,4 @@
-"""Tiny random checkpoints in the published layouts: what a Hub download looks like, in a few kilobytes.
+"""Tiny random checkpoints in the published layouts: what a Hub download looks like.
 
 The config fields, tensor names, shards, tokenizer files and chat templates follow the published
 repositories; the sizes, weights, vocabularies and wording of the templates are ours.
@@ -34,7 +34,8 @@ LLADA_TEMPLATE = (
 DREAM_TEMPLATE = (
     "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are a helpful assistant."
     "<|im_end|>\n{% endif %}{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}"
-    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    "<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 CORPUS = [
     "How many apples are left? There were 12 apples and 5 were eaten, so 12 - 5 = 7 are left.",

@@ -34,7 +34,7 @@ def _register() -> None:
         AutoConfig.register(config.model_type, config, exist_ok=True)
         AutoModel.register(config, model, exist_ok=True)
         AutoModelForCausalLM.register(config, model, exist_ok=True)
-    register_checkpoint_conversion_mapping("llada", conversion(), overwrite=True)
+    register_checkpoint_conversion_mapping("llada", [*conversion()], overwrite=True)
 
 
 _register()

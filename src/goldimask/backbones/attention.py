@@ -2,12 +2,13 @@
 
     A = mean over heads of softmax over all real keys of (q k^T / sqrt(d)),   softmax in float32
 
-The tap sees the queries and keys that the block itself uses (after RoPE and adapters), keeps the rows
-it was asked for, and then lets the stock kernel produce the block's output, which stays unchanged. No
-other block pays anything. Scores are made for a few heads at a time, within a memory budget.
+The tap sees the queries and keys that the block itself uses (after RoPE and adapters), keeps the
+rows it was asked for, and then lets the stock kernel produce the block's output, which stays
+unchanged. No other block pays anything. Scores are made for a few heads at a time, within a
+memory budget.
 
-LLaDA rotates queries and keys in float32 and casts them back (`rope_full_precision`); the cast back is
-here, because this is the first place after the rotation that we own.
+LLaDA rotates queries and keys in float32 and casts them back (`rope_full_precision`); the cast
+back is here, because this is the first place after the rotation that we own.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ IMPLEMENTATIONS = {"sdpa": SDPA, "eager": "goldimask_eager", "flash_attention_2"
 class AttentionTap:
     """Collects the attention of one block during one forward pass.
 
-    A plain object, not a dataclass: wrappers copy dataclasses they find in keyword arguments, and this
-    one is written to.
+    A plain object, not a dataclass: wrappers copy dataclasses they find in keyword arguments, and
+    this one is written to.
     """
 
     def __init__(

@@ -1,7 +1,8 @@
 """What the rest of the library knows about a model: one record, whatever the family.
 
-Prompts and responses are rendered and tokenised separately and concatenated, so that the boundary is
-exact (D12); the prompt ends with the assistant's header, and nothing here resizes an embedding.
+Prompts and responses are rendered and tokenised separately and concatenated, so that the boundary
+is exact (D12); the prompt ends with the assistant's header, and nothing here resizes an
+embedding.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Backbone:
         )
 
     def response_ids(self, text: str, turn_end: bool = True) -> list[int]:
-        """Tokens of a response, closed by the turn-end token. Text never becomes a special token."""
+        """Tokens of a response and the turn end; its text never becomes a special token."""
         ids = self._encode(text, split_special_tokens=True)
         return [*ids, self.turn_end_id] if turn_end else ids
 

@@ -1,12 +1,14 @@
 """What a checkpoint folder holds, read without loading it.
 
-Only safetensors headers and JSON are read. Every tensor that the architecture has must be there with
-its shape, and nothing else: a tensor that is missing would otherwise be left at random values.
+Only safetensors headers and JSON are read. Every tensor that the architecture has must be there
+with its shape, and nothing else: a tensor that is missing would otherwise be left at random
+values.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +98,7 @@ def empty_model(config: Any, family: Family) -> Any:
 
 
 def check_tensors(folder: Path, config: Any, family: Family) -> Shapes:
-    """Compare the stored tensors with the architecture; the difference is an error that lists it."""
+    """Compare the stored tensors with the architecture; an error lists the difference."""
     stored, _ = read_shapes(folder)
     stored = {to_native(k): v for k, v in stored.items()} if family == "llada" else stored
     expected = {k: tuple(v.shape) for k, v in empty_model(config, family).state_dict().items()}
@@ -116,13 +118,23 @@ def check_tensors(folder: Path, config: Any, family: Family) -> Shapes:
     return stored
 
 
-def complain(where: str, **problems: list[str]) -> None:
-    """One error for all problems, each list cut at eight names."""
-    words = {"missing": "missing", "unexpected": "unexpected", "wrong": "wrongly shaped"}
+def complain(
+    where: str,
+    against: str = "config.json",
+    *,
+    missing: Sequence[str] = (),
+    unexpected: Sequence[str] = (),
+    wrong: Sequence[str] = (),
+) -> None:
+    """One error for all problems, each list cut at eight names; silent when there are none."""
     parts = []
-    for kind, names in problems.items():
+    for kind, names in (
+        ("missing", missing),
+        ("unexpected", unexpected),
+        ("wrongly shaped", wrong),
+    ):
         if names:
             more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-            parts.append(f"{len(names)} {words[kind]} ({', '.join(names[:8])}{more})")
+            parts.append(f"{len(names)} {kind} ({', '.join(names[:8])}{more})")
     if parts:
-        raise GoldimaskError(f"{where}: tensors do not fit config.json: {'; '.join(parts)}")
+        raise GoldimaskError(f"{where}: tensors do not fit {against}: {'; '.join(parts)}")

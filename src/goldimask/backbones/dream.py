@@ -1,7 +1,7 @@
 """Dream on stock transformers: Qwen2 without the causal mask, tensor names as they are.
 
-Dream kept the alignment of the autoregressive model it grew from: raw row i predicts token i + 1. That
-shift is applied in `scoring.predictor_rows` alone; here it is only declared (`logit_shift`).
+Dream kept the alignment of the autoregressive model it grew from: raw row i predicts token i + 1.
+That shift is applied in `scoring.predictor_rows` alone; here it is only declared (`logit_shift`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,29 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from goldimask.backbones.attention import IMPLEMENTATIONS
 from goldimask.backbones.scoring import DiffusionOutput, diffusion_forward
+
+HUB_FIELDS = (
+    "attention_dropout",
+    "bos_token_id",
+    "eos_token_id",
+    "hidden_act",
+    "hidden_size",
+    "initializer_range",
+    "intermediate_size",
+    "mask_token_id",
+    "max_position_embeddings",
+    "max_window_layers",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "pad_token_id",
+    "rms_norm_eps",
+    "sliding_window",
+    "tie_word_embeddings",
+    "use_cache",
+    "use_sliding_window",
+    "vocab_size",
+)
 
 
 class DreamConfig(Qwen2Config):
@@ -46,16 +69,10 @@ class DreamForDiffusion(Qwen2ForCausalLM):
 
 def hub_config(config: Any) -> dict[str, Any]:
     """The config in the published form, without `auto_map`."""
-    names = (
-        "attention_dropout bos_token_id eos_token_id hidden_act hidden_size initializer_range "
-        "intermediate_size mask_token_id max_position_embeddings max_window_layers "
-        "num_attention_heads num_hidden_layers num_key_value_heads pad_token_id rms_norm_eps "
-        "sliding_window tie_word_embeddings use_cache use_sliding_window vocab_size"
-    ).split()
     return {
         "architectures": ["DreamModel"],
         "model_type": "Dream",
-        **{name: getattr(config, name) for name in names},
+        **{name: getattr(config, name) for name in HUB_FIELDS},
         "rope_scaling": None,
         "rope_theta": config.rope_parameters["rope_theta"],
     }

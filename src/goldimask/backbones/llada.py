@@ -3,10 +3,10 @@
     h += W_o attention(rope(W_q n), rope(W_k n), W_v n),  n = RMSNorm(h)
     h += W_down(silu(W_gate n) * W_up n),                 n = RMSNorm(h)
 
-The published config and tensors use other names for the same things; this file translates both ways.
-Differences to Llama that matter: attention is bidirectional, RoPE is applied in float32 whatever the
-model's precision, the embedding has no padding row (a padding row would get no gradient, and pad is
-EOS here), and row i predicts token i.
+The published config and tensors use other names for the same things; this file translates both
+ways. Differences to Llama that matter: attention is bidirectional, RoPE is applied in float32
+whatever the model's precision, the embedding has no padding row (a padding row would get no
+gradient, and pad is EOS here), and row i predicts token i.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def translate(config: Any, kwargs: dict[str, Any]) -> None:
         found = kwargs.pop(name, value)
         if found != value and not (value is None and not found):
             raise GoldimaskError(
-                f"config.json: {name}={found!r} is not the architecture of LLaDA-8B (expected {value!r})"
+                f"config.json: {name}={found!r} is not LLaDA-8B's architecture (needs {value!r})"
             )
     ratio = kwargs.get("mlp_ratio", INERT["mlp_ratio"])
     for name in INERT:

@@ -1,4 +1,4 @@
-"""`load_backbone`: a name, a Hub id or a folder -> a `Backbone`. No remote code, no pickle, no guessing."""
+"""A name, a Hub id or a folder -> a `Backbone`: no remote code, no pickle, no guessing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def load_backbone(
 ) -> Backbone:
     """Load `tiny`, another registered name, a local folder or a Hub id.
 
-    `dtype` defaults to bfloat16 on an accelerator and float32 on the CPU; `device` to the accelerator
-    if there is one. `attn` is sdpa, eager or flash_attention_2; `quant="nf4"` needs bitsandbytes.
+    `dtype` defaults to bfloat16 on an accelerator and float32 on the CPU; `device` to the
+    accelerator if there is one. `attn` is sdpa, eager or flash_attention_2; `quant="nf4"` needs
+    bitsandbytes.
     """
     if attn not in IMPLEMENTATIONS:
         raise GoldimaskError(f"backbone.attn: unknown '{attn}'; {nearest(attn, IMPLEMENTATIONS)}")
@@ -76,12 +77,13 @@ def load_model(
 ) -> Any:
     """The weights through transformers' loader, which also places and quantises."""
     options: dict[str, Any] = {} if quant is None else {"quantization_config": quantisation(quant)}
+    if quant is not None or device.type != "cpu":  # straight to the device, never twice in memory
+        options["device_map"] = {"": device}
     with quiet():
         model, info = FAMILIES[family][1].from_pretrained(  # type: ignore[attr-defined]
             str(folder),
             config=config,
             dtype=dtype,  # never .to(bfloat16) afterwards: that also casts RoPE's frequencies
-            device_map={"": device},
             attn_implementation=attn,
             use_safetensors=True,
             local_files_only=True,

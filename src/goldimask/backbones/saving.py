@@ -1,11 +1,11 @@
 """Writing a model in one of two layouts.
 
-    hub      the published one: LLaDA's tensor names and config fields, for the original code, Fast-dLLM,
-             dllm and vLLM plug-ins (for Dream the published names are Qwen2's own)
+    hub      the published one: LLaDA's tensor names and config fields, for the original code,
+             Fast-dLLM, dllm and vLLM plug-ins (Dream's published names are Qwen2's own)
     native   transformers' names for the same tensors and fields
 
-`load_backbone` reads both. No `auto_map` is written: it would point at code that is not there. The
-folder appears when it is complete, or not at all.
+`load_backbone` reads both. No `auto_map` is written: it would point at code that is not there.
+The folder appears when it is complete, or not at all.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ def save_backbone(
     """Write weights, config, tokenizer and chat template; an existing folder is replaced."""
     if hasattr(backbone.model, "peft_config"):
         raise GoldimaskError(f"{folder}: the model carries an adapter; merge it or save_adapter")
-    folder = Path(folder)
-    state = full_state(backbone, layout)
     with new_folder(folder) as temporary:
-        write_weights(state, temporary, shard_bytes)
-        write_json(temporary / "config.json", config_dict(backbone, layout))
-        write_tokenizer(backbone, temporary)
-    return folder
+        write_backbone(backbone, temporary, layout, shard_bytes)
+    return Path(folder)
+
+
+def write_backbone(backbone: Backbone, folder: Path, layout: Layout, shard_bytes: int) -> None:
+    """Fill an existing folder."""
+    write_weights(full_state(backbone, layout), folder, shard_bytes)
+    write_json(folder / "config.json", config_dict(backbone, layout))
+    write_tokenizer(backbone, folder)
 
 
 def full_state(backbone: Backbone, layout: Layout) -> dict[str, Tensor]:
@@ -102,7 +105,7 @@ def contiguous(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def write_tokenizer(backbone: Backbone, folder: Path) -> None:
-    """Tokenizer files that older readers understand too: known class, template inside the config."""
+    """Tokenizer files for older readers too: a known class, the template in the config."""
     backbone.tokenizer.save_pretrained(folder, save_jinja_files=False)
     path = folder / "tokenizer_config.json"
     config = json.loads(path.read_text("utf-8"))

@@ -1,15 +1,16 @@
-"""Log-probabilities where they are needed, computed inside `forward` (paper, Algorithm 1, lines 2 and 4).
+"""Log-probabilities where they are needed, computed inside `forward` (paper, Algorithm 1).
 
     row(i) = i         LLaDA: the row of a token predicts that token
     row(i) = i - 1     Dream: the row before it does (position 0 keeps its own, meaningless, row)
     log p_i = z[row(i), x_i] - logsumexp z[row(i), :],     z = W h
 
-Only the rows of the asked positions go through the vocabulary projection, a chunk of rows at a time;
-with gradient each chunk is recomputed in the backward pass, so that [B, T, V] never exists in either
-pass. `predictor_rows` is the only place that knows about Dream's shift; scoring, decoding and the
-attention rows (`predictor`) all go through it.
+Only the rows of the asked positions go through the vocabulary projection, a chunk of rows at a
+time; with gradient each chunk is recomputed in the backward pass, so that [B, T, V] never exists
+in either pass. `predictor_rows` is the only place that knows about Dream's shift; scoring,
+decoding and the attention rows (`predictor`) all go through it.
 
-Everything crosses wrappers (PEFT, DDP, FSDP) as plain keyword arguments and comes back in the output.
+Everything crosses wrappers (PEFT, DDP, FSDP) as plain keyword arguments and comes back in the
+output.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 from goldimask.backbones.attention import SDPA, AttentionTap
 from goldimask.errors import GoldimaskError
@@ -77,7 +78,7 @@ def diffusion_forward(
     tap_received: bool = False,
     **kwargs: Any,
 ) -> DiffusionOutput:
-    """The forward pass of both families; `score_mask` or `logits_mask` [B, T] select token positions."""
+    """The forward pass of both families; `score_mask`, `logits_mask` [B, T] select tokens."""
     if labels is not None:
         raise GoldimaskError("labels: a diffusion backbone has no built-in loss; use MaskedStep")
     valid = attention_mask if attention_mask is not None and attention_mask.ndim == 2 else None
@@ -139,7 +140,7 @@ def score_positions(
     entropy: bool = False,
     budget_mb: float = BUDGET_MB,
 ) -> tuple[Tensor, Tensor | None]:
-    """log p (and entropy) of `ids` at `mask`, zero elsewhere; on the graph even if nothing is asked."""
+    """log p (and entropy) of `ids` at `mask`, zero elsewhere; on the graph even if empty."""
     b, t, d = h.shape
     positions = mask.reshape(-1).nonzero().squeeze(1)  # [M], the only device sync
     rows = h.reshape(-1, d).index_select(0, predictor_rows(positions, shift, t))
@@ -148,7 +149,7 @@ def score_positions(
     if len(positions) <= size:  # also the empty case
         logp, ent = score_chunk(rows, targets, head, entropy)
     else:
-        parts = [
+        parts: list[Any] = [
             checkpoint(score_chunk, r, y, head, entropy, use_reentrant=False)
             if torch.is_grad_enabled()
             else score_chunk(r, y, head, entropy)
@@ -197,7 +198,7 @@ def candidate_rows(mask: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenScorer:
-    """The `Scorer` of a backbone: hides the asked positions behind the mask token and measures them."""
+    """The `Scorer` of a backbone: hides positions behind the mask token and measures them."""
 
     mask_id: int
     shift: bool

@@ -1,6 +1,7 @@
 """A LLaDA model from scratch, with weights that depend on the seed alone.
 
-W ~ N(0, 0.02^2),  and 0.02 / sqrt(2 layers) where a block writes to the residual stream;  norms = 1
+W ~ N(0, 0.02^2),  and 0.02 / sqrt(2 layers) where a block writes to the residual stream;  norms =
+1
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ RESIDUAL = ("o_proj.weight", "down_proj.weight")
 
 
 def new_llada(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = "new") -> Backbone:
-    """A fresh model; `config` uses LLaDA's field names or Llama's, and must give `mask_token_id`."""
+    """A fresh model; `config` has LLaDA's or Llama's field names, and a `mask_token_id`."""
     with torch.random.fork_rng(devices=[]):  # the constructor draws from the global generator
         model = LLaDAForDiffusion(LLaDAConfig(**{"attn_implementation": "sdpa", **config}))
     init_weights(model, seed)
@@ -32,10 +33,14 @@ def new_llada(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = 
 def init_weights(model: nn.Module, seed: int) -> None:
     """Fill every parameter in the order of their names from one generator."""
     generator = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT))
-    layers = model.config.num_hidden_layers  # type: ignore[union-attr]
+    config: Any = model.config
     for name, p in sorted(model.named_parameters()):
         if p.ndim == 1:
             p.fill_(0.0 if name.endswith("bias") else 1.0)
             continue
-        std = INIT_STD / (2 * layers) ** 0.5 if name.endswith(RESIDUAL) else INIT_STD
+        std = (
+            INIT_STD / (2 * config.num_hidden_layers) ** 0.5
+            if name.endswith(RESIDUAL)
+            else INIT_STD
+        )
         p.copy_(torch.randn(p.shape, generator=generator) * std)
