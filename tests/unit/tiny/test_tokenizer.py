@@ -43,7 +43,7 @@ def test_task_texts_come_back_exactly(tokenizer, name, split):
 def test_lengths_of_the_fine_tuning_distribution(tokenizer, name):
     problems = TASKS.get(name).problems(100, 1)
     responses = [len(encode(tokenizer, p.response)) for p in problems]
-    assert 60 <= min(responses) and max(responses) <= 127  # with its turn end within 128
+    assert min(responses) >= 60 and max(responses) <= 127  # with its turn end within 128
     assert max(len(encode(tokenizer, p.prompt)) for p in problems) <= 55
 
 

@@ -1,0 +1,256 @@
+"""Pretraining: the stream, the canvas, bit-exact repetition and resumption, and the verb."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from goldimask.errors import GoldimaskError, RunFailed
+from goldimask.keys import Keys, Stream
+from goldimask.tiny.canvas import batches, make_canvas, problem_number, trailing
+from goldimask.tiny.pretrain import learning_rate, make_optimizer, new_backbone, pretrain
+from goldimask.tiny.problem import is_test
+from goldimask.tiny.recipe import (
+    CanvasSection,
+    ModelSection,
+    OptimSection,
+    Pretraining,
+    WatchSection,
+    load_pretraining,
+    pretraining_yaml,
+)
+
+SMALL = ModelSection(width=16, layers=2, heads=2, mlp=24)
+QUIET = WatchSection(log_every=1, every=100, heldout=1, problems=0, checkpoint_every=3)
+
+
+def small(output, **changes) -> Pretraining:
+    base = Pretraining(
+        output=str(output),
+        steps=6,
+        batch_size=4,
+        model=SMALL,
+        canvas=CanvasSection(window=2),
+        optim=OptimSection(warmup=2, decay=2),
+        watch=QUIET,
+    )
+    return dataclasses.replace(base, **changes)
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    return new_backbone(SMALL, seed=0)
+
+
+def losses(folder) -> list[tuple[int, float]]:
+    lines = (folder / "log.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    return [(r["step"], r["loss"]) for r in records if "loss" in r]
+
+
+def same_tensors(a, b) -> bool:
+    x, y = load_file(a), load_file(b)
+    return x.keys() == y.keys() and all(torch.equal(x[k], y[k]) for k in x)
+
+
+def test_a_run_repeats_bit_by_bit_and_resumes_bit_by_bit(tmp_path):
+    whole, again, broken = tmp_path / "whole", tmp_path / "again", tmp_path / "broken"
+    pretrain(small(whole))
+    pretrain(small(again))
+    assert same_tensors(
+        whole / "checkpoint/state.safetensors", again / "checkpoint/state.safetensors"
+    )
+
+    def stop(n=1, note="", taken=[]):  # noqa: B006
+        taken.append(n)
+        if len(taken) == 5:  # between two checkpoints: steps 4 and 5 are lost and done again
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(small(broken), advance=stop)
+    with (broken / "log.jsonl").open("a") as log:
+        log.write('{"step": 5, "lo')  # a line cut off by the crash
+    pretrain(small(broken), resume=True)
+    assert losses(broken) == losses(whole) == losses(again)
+    assert len(losses(whole)) == 6
+    for name in ("checkpoint/state.safetensors", "model/model.safetensors"):
+        assert same_tensors(whole / name, broken / name)
+    assert not list(broken.glob(".*")), "temporary folders are left behind"
+
+
+def test_another_seed_gives_another_run(tmp_path):
+    pretrain(small(tmp_path / "a", steps=1))
+    pretrain(small(tmp_path / "b", steps=1, seed=1))
+    assert losses(tmp_path / "a") != losses(tmp_path / "b")
+
+
+def test_a_run_may_be_lengthened_before_its_decay(tmp_path):
+    pretrain(small(tmp_path / "long", steps=8))
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(small(tmp_path / "short", steps=6), advance=_stop_after(4))
+    pretrain(small(tmp_path / "short", steps=8), resume=True)
+    assert losses(tmp_path / "short") == losses(tmp_path / "long")
+    with pytest.raises(GoldimaskError, match="steps: the checkpoint was made with 8"):
+        pretrain(small(tmp_path / "short", steps=9), resume=True)
+
+
+def _stop_after(count: int):
+    taken: list[int] = []
+
+    def advance(n=1, note=""):
+        taken.append(n)
+        if len(taken) == count:
+            raise KeyboardInterrupt
+
+    return advance
+
+
+def test_resuming_something_else_is_refused(tmp_path):
+    with pytest.raises(GoldimaskError, match="no checkpoint to resume from"):
+        pretrain(small(tmp_path / "none"), resume=True)
+    pretrain(small(tmp_path / "run", steps=3))
+    with pytest.raises(GoldimaskError, match="batch_size: the checkpoint was made with 4"):
+        pretrain(small(tmp_path / "run", steps=3, batch_size=5), resume=True)
+    with pytest.raises(GoldimaskError, match="holds a run"):
+        pretrain(small(tmp_path / "run", steps=3))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
+    from goldimask.tiny import pretrain as module
+
+    fresh = module.new_backbone
+
+    def spoiled(section, seed):
+        made = fresh(section, seed)
+        with torch.no_grad():
+            made.model.lm_head.weight.fill_(math.nan)
+        return made
+
+    monkeypatch.setattr(module, "new_backbone", spoiled)
+    with pytest.raises(RunFailed, match="step 0: the loss is not finite"):
+        pretrain(small(tmp_path / "run"))
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
+def test_threads_are_restored(tmp_path):
+    before = torch.get_num_threads()
+    pretrain(small(tmp_path, steps=1, threads=2))
+    assert torch.get_num_threads() == before
+
+
+def test_the_log_measures_loss_and_accuracy(tmp_path):
+    watch = dataclasses.replace(QUIET, problems=1, length=8, block=4)
+    last = pretrain(small(tmp_path, steps=1, watch=watch))
+    assert last["step"] == 1 and set(last["test"]) == set(last["test_loss"])
+    assert all(math.isfinite(x) for x in last["test_loss"].values())
+    assert all(1 <= v["steps"] <= 8 for v in last["test"].values())
+    assert json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1]) == last
+
+
+def test_schedule():
+    section = OptimSection(lr=1.0, warmup=4, decay=5, floor=0.0)
+    rates = [learning_rate(section, i, 20) for i in range(20)]
+    assert rates[:4] == [0.25, 0.5, 0.75, 1.0] and set(rates[4:16]) == {1.0}
+    assert rates[15:] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
+
+
+def test_norms_are_not_decayed(backbone):
+    decayed, kept = make_optimizer(backbone.model, OptimSection()).param_groups
+    assert all(p.ndim == 2 for p in decayed["params"]) and decayed["weight_decay"] > 0
+    assert all(p.ndim == 1 for p in kept["params"]) and kept["weight_decay"] == 0
+    count = len(decayed["params"]) + len(kept["params"])
+    assert count == len(list(backbone.model.parameters()))
+
+
+def test_batches_have_no_padding_and_cover_the_stream_once(backbone, tmp_path):
+    recipe = small(tmp_path, canvas=CanvasSection(window=3))
+    get = batches(recipe, backbone)
+    seen: list[int] = []
+    for step in range(6):
+        batch = get(step)
+        seen += batch.example_id.tolist()
+        assert not batch.padded and batch.valid.all() and batch.attention_mask() is None
+        for row in range(batch.size):
+            canvas = make_canvas(recipe, backbone, int(batch.example_id[row]))
+            n = len(canvas.ids)
+            assert batch.ids[row, :n].tolist() == canvas.ids
+            assert (batch.ids[row, n:] == backbone.pad_id).all()
+            assert not batch.response[row, : canvas.prompt_length].any()
+            assert batch.response[row, canvas.prompt_length :].all()
+            assert backbone.turn_end_id in canvas.ids[canvas.prompt_length :]
+    assert sorted(seen) == list(range(24))
+    assert torch.equal(get(1).ids, batches(recipe, backbone)(1).ids)  # whatever was asked before
+
+
+def test_pretraining_never_sees_a_test_problem(tmp_path):
+    recipe = small(tmp_path)
+    for number in range(300):
+        problem = problem_number(recipe, number)
+        assert not is_test(problem.task, problem.key)
+
+
+def test_the_mix_is_obeyed(tmp_path):
+    recipe = small(tmp_path, mix={"chain": 3.0, "sort": 1.0})
+    tasks = [problem_number(recipe, i).task for i in range(200)]
+    assert set(tasks) == {"chain", "sort"} and 120 <= tasks.count("chain") <= 180
+
+
+def test_trailing_end_tokens():
+    section = CanvasSection(short=0.3, short_length=8, full=0.3, lengths=(64, 96))
+    draws = [trailing(section, Keys(0).rng(i, Stream.ORDER), 50) for i in range(600)]
+    counts = {n: draws.count(n) for n in set(draws)}
+    assert set(counts) == {*range(9), 14, 46}
+    assert 120 <= counts[14] + counts[46] <= 240 and counts[0] > 200
+    full = CanvasSection(short=0.0, full=1.0, lengths=(32,))
+    assert trailing(full, np.random.Generator(np.random.Philox(0)), 50) == 0  # already longer
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["stpes=3"], "stpes: unknown key; did you mean 'steps'"),
+        (["optim.ls=3"], "optim.ls: unknown key; did you mean 'lr'"),
+        (["steps=many"], "steps: Input should be a valid integer"),
+        (["steps=0"], "steps: 0 must be at least 1"),
+        (["model.width=30"], "model.width: 30 must be a multiple"),
+        (["noise_floor=0"], "noise_floor: 0.0 must lie in"),
+        (["mix.chian=1"], "mix.chian: unknown task; did you mean 'chain'"),
+        (["mix.chain=0"], "mix.chain: 0.0 must be positive"),
+    ],
+)
+def test_recipes_are_strict(words, message):
+    with pytest.raises(GoldimaskError, match=r"recipes/tiny-base\.yaml: ") as error:
+        load_pretraining("recipes/tiny-base.yaml", words)
+    assert message in str(error.value)
+
+
+def test_packaged_recipe_is_found_by_name_and_round_trips(tmp_path):
+    recipe = load_pretraining("tiny-base")
+    assert recipe == load_pretraining("recipes/tiny-base.yaml")
+    file = tmp_path / "copy.yaml"
+    file.write_text(pretraining_yaml(recipe))
+    assert load_pretraining(file) == recipe
+    with pytest.raises(GoldimaskError, match="no such file"):
+        load_pretraining(tmp_path / "missing.yaml")
+
+
+def test_the_verb_prints_one_json_object(tmp_path):
+    from typer.testing import CliRunner
+
+    import goldimask.cli.pretrain  # noqa: F401  # registers the verb
+    from goldimask.cli.app import app
+
+    words = [f"output={tmp_path}/run", "steps=2", "batch_size=2", "canvas.window=1"]
+    words += ["model.width=16", "model.layers=1", "model.heads=2", "model.mlp=16"]
+    words += ["watch.problems=0", "watch.heldout=1", "optim.decay=1"]
+    result = CliRunner().invoke(app, ["pretrain", "tiny-base", *words, "--json"])
+    assert result.exit_code == 0, result.output
+    printed = json.loads(result.stdout)
+    assert printed["step"] == 2 and printed["output"] == f"{tmp_path}/run"
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
