@@ -23,12 +23,15 @@ from goldimask.registry import Registry
 
 Message = dict[str, str]
 CORPORA: Registry[Callable[..., list[dict[str, Any]]]] = Registry("corpus")
-CORPORA.add(
-    "tiny-sft",
-    "goldimask.tiny:corpus_rows",
-    summary="1,000 generated problems for the embedded backbone, harder than its pretraining.",
-)
 _COLUMNS = "messages; prompt + completion; prompt + response; question + answer"
+
+
+@CORPORA.register("tiny-sft")
+def tiny_sft() -> list[dict[str, Any]]:
+    """1,000 generated problems for the embedded backbone, harder than its pretraining."""
+    from goldimask.tiny import corpus
+
+    return [dict(row) for row in corpus("tiny-sft")]
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from goldimask.methods import Method
 from goldimask.step import MaskedStep
 from goldimask.train.arguments import training_arguments
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile
+from goldimask.train.checkpoints import last_sound
 from goldimask.train.manifest import manifest
 from goldimask.train.trainer import GoldiTrainer
 from goldimask.types import Example
@@ -51,7 +52,10 @@ def prepare(recipe: Recipe) -> Prepared:
     method = build_method(recipe.method)
     section = recipe.backbone
     backbone = load_backbone(
-        section.path or section.name, dtype=section.dtype, attn=section.attn, quant=section.quant
+        section.path or section.name,
+        dtype=None if section.dtype == "auto" else section.dtype,
+        attn=section.attn,
+        quant=section.quant,
     )
     examples, report = load_examples(recipe.data, backbone)
     train, validation = split(examples, recipe.data.validation, recipe.seed)
@@ -78,7 +82,7 @@ def train(
         write_text(partial / "recipe.yaml", recipe_yaml(recipe))
         trainer, bar = make_trainer(ready, partial)
         try:
-            trainer.train(resume_from_checkpoint=last_checkpoint(partial) if resume else None)
+            trainer.train(resume_from_checkpoint=str(last_sound(partial, say)) if resume else None)
         finally:
             bar.close()
         if trainer.is_world_process_zero():
@@ -94,7 +98,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
     from torch.utils.tensorboard import SummaryWriter
     from transformers import PrinterCallback
-    from transformers.integrations import TensorBoardCallback
+    from transformers.integrations.integration_utils import TensorBoardCallback
 
     recipe = ready.recipe
     bar = Bar(f"{recipe.method.preset}")
@@ -156,7 +160,10 @@ def describe(ready: Prepared) -> list[str]:
     """What is about to be trained, in a few lines."""
     recipe, lengths = ready.recipe, sorted(len(e) for e in ready.train)
     sampler = EpochSampler(
-        lengths, recipe.global_batch_size, recipe.seed, recipe.data.group_by_length
+        [len(e) for e in ready.train],
+        recipe.global_batch_size,
+        recipe.seed,
+        recipe.data.group_by_length,
     )
     share = pad_share(ready.train, sampler, recipe.global_batch_size, recipe.data.pad_to_multiple)
     targets = sum(sum(e.supervisable) for e in ready.train) / len(ready.train)
@@ -178,11 +185,13 @@ def check_folders(recipe: Recipe, output: Path, partial: Path, resume: bool) -> 
     if not resume:
         if partial.exists():
             raise GoldimaskError(
-                f"output: an unfinished run is in '{partial}'; continue it with --resume or remove it"
+                f"output: '{partial}' holds an unfinished run; continue with --resume or remove it"
             )
         return
-    if last_checkpoint(partial) is None:
-        raise GoldimaskError(f"--resume: '{partial}' holds no checkpoint; start without --resume")
+    if last_sound(partial) is None:
+        raise GoldimaskError(
+            f"--resume: '{partial}' holds no complete checkpoint; start without --resume"
+        )
     before = parse_recipe(read_yaml(partial / "recipe.yaml"), str(partial / "recipe.yaml"))
     changed = differences(recipe_dict(before), recipe_dict(recipe))
     if changed:
@@ -201,12 +210,6 @@ def differences(a: dict[str, Any], b: dict[str, Any], at: str = "") -> list[str]
     return found
 
 
-def last_checkpoint(folder: Path) -> str | None:
-    """The newest complete checkpoint of an unfinished run."""
-    found = [p for p in folder.glob("checkpoint-*") if (p / "trainer_state.json").is_file()]
-    return str(max(found, key=lambda p: int(p.name.split("-")[1]))) if found else None
-
-
 @contextmanager
 def working_folder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Make the folder of an unfinished run; take it away again if it fails without a checkpoint."""
@@ -214,7 +217,7 @@ def working_folder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if last_checkpoint(folder) is None:
+        if last_sound(folder) is None:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             say(f"checkpoints are kept in '{folder}'; continue with --resume")

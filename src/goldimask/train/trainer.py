@@ -10,6 +10,8 @@ What the subclass changes, and why:
   * `evaluate`: the fixed bank of noise levels and masks, summed exactly per example, so that the
   figure
     depends neither on the batch size nor on the number of ranks and repeats bit for bit (D14);
+  * checkpoints hold the state of the method, keep the parameter names of the running model, and are
+    sealed when complete (`checkpoints.py`);
   * non-finite losses end the run and leave the ids of the examples behind.
 """
 
@@ -21,8 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch.utils.data import Sampler
 from transformers import Trainer
+from transformers.trainer_utils import rotate_checkpoints
 
 from goldimask.config import EvaluationSection
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, collate, to_batch
@@ -33,10 +37,12 @@ from goldimask.methods import Method
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.noise import bank
 from goldimask.select.base import NoReveal
-from goldimask.step import MaskedStep
+from goldimask.step import MaskedStep, module_mode
+from goldimask.train.checkpoints import seal
 from goldimask.types import Example
 from goldimask.weighting import Uniform
 
+METHOD_STATE = "method.safetensors"
 BANK_SEED = 20_260  # of the validation draws; one number for every run, so that runs compare
 
 
@@ -143,19 +149,64 @@ class GoldiTrainer(Trainer):
         order = sorted(self.validation, key=lambda e: (len(e), e.example_id))
         chunks = [order[i : i + size] for i in range(0, len(order), size)]
         rounds = -(-len(chunks) // world)
-        model, training = self.model_wrapped, self.model.training
-        model.eval()
+        model: torch.nn.Module = self.model_wrapped  # type: ignore[assignment]
         losses: list[float] = []
         for turn in range(rounds):
             index = turn * world + self.args.process_index
             mine = chunks[min(index, len(chunks) - 1)]  # a surplus rank repeats one, uncounted
             inputs = self._prepare_inputs(collate(mine, self.pad_id, self.pad_to_multiple))
-            with torch.no_grad(), self.compute_loss_context_manager():
+            with (
+                torch.no_grad(),
+                module_mode(model, train=False),
+                self.compute_loss_context_manager(),
+            ):
                 out = self.eval_step(model, to_batch(inputs)[0], Keys(BANK_SEED))
             if index < len(chunks):
                 losses += out.per_example.double().tolist()
-        model.train(training)
         return math.fsum(losses), float(len(losses))
+
+    def _save(
+        self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None
+    ) -> None:
+        """Weights under the model's own names.
+
+        `save_pretrained` would rename them to the Hub's, and the Trainer would then find none of
+        them in its own checkpoint.
+        """
+        if _is_peft(self.model):
+            super()._save(output_dir, state_dict)
+            return
+        folder = Path(output_dir or str(self.args.output_dir))
+        folder.mkdir(parents=True, exist_ok=True)
+        named = state_dict or self.model.state_dict()  # type: ignore[union-attr]
+        state = {k: v.contiguous() for k, v in named.items()}
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+
+    def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        limit, self.args.save_total_limit = self.args.save_total_limit, None
+        try:
+            super()._save_checkpoint(model, trial)
+        finally:
+            self.args.save_total_limit = limit
+        if not self.args.should_save:
+            return
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        state = self.step.method.state_dict()
+        if state:
+            save_file(state, folder / METHOD_STATE)
+        seal(folder)
+        rotate_checkpoints(
+            output_dir=str(folder.parent),
+            save_total_limit=limit,
+            best_model_checkpoint=self.state.best_model_checkpoint,
+            use_mtime=False,
+        )
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        file = Path(resume_from_checkpoint) / METHOD_STATE
+        if file.is_file():
+            self.step.method.load_state_dict(load_file(file))
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
@@ -165,3 +216,7 @@ class GoldiTrainer(Trainer):
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # the Trainer's estimate assumes one causal pass
+
+
+def _is_peft(model: Any) -> bool:
+    return hasattr(model, "peft_config")

@@ -1,0 +1,262 @@
+"""What must not change a run: the loop, the split of a batch, an interruption."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from goldimask.config import Recipe, parse_recipe
+from goldimask.errors import GoldimaskError, RunFailed
+
+ROOT = Path(__file__).parents[2]
+
+
+def recipe(model: Path, output: Path, preset: str = "goldimask-d", **changes) -> Recipe:
+    values = {
+        "seed": 5,
+        "output": str(output),
+        "backbone": {"path": str(model)},
+        "data": {"corpus": "tiny-sft", "limit": 60, "validation": 12, "supervise_turn_end": True},
+        "method": {"preset": preset},
+        "global_batch_size": 8,
+        "trainer": {
+            "max_steps": 8,
+            "learning_rate": 1e-3,
+            "logging_steps": 1,
+            "eval_steps": 4,
+            "save_steps": 4,
+            "save_total_limit": 3,
+            "load_best_model_at_end": False,
+            **changes.pop("trainer", {}),
+        },
+        **changes,
+    }
+    return parse_recipe(values)
+
+
+def run(made: Recipe, resume: bool = False) -> Path:
+    from goldimask.train.run import train
+
+    return Path(train(made, resume=resume)["output"])
+
+
+def losses(folder: Path) -> list[float]:
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [x["loss"] for x in lines if "loss" in x]
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model" / "model.safetensors")
+
+
+def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+@pytest.fixture(scope="module")
+def straight(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(recipe(small_model, tmp_path_factory.mktemp("runs") / "straight"))
+
+
+def test_run_folder_is_complete(straight: Path) -> None:
+    names = {p.name for p in straight.iterdir()}
+    wanted = {"recipe.yaml", "manifest.json", "metrics.jsonl", "trainer_state.json", "model"}
+    assert wanted <= names and "tensorboard" in names
+    assert list((straight / "tensorboard").iterdir())
+    manifest = json.loads((straight / "manifest.json").read_text())
+    assert {"versions", "git", "data_hash", "seed", "command"} <= manifest.keys()
+    assert manifest["versions"]["torch"] and manifest["steps"] == 8
+    metrics = [json.loads(x) for x in (straight / "metrics.jsonl").read_text().splitlines()]
+    first = next(x for x in metrics if "loss" in x)
+    assert {"ce", "n_eff_ratio", "supervised", "reveal_fraction"} <= first.keys()
+    assert not straight.with_name("straight.partial").exists()
+
+
+def test_repeating_gives_the_same_bits(straight: Path, small_model: Path, tmp_path: Path) -> None:
+    again = run(recipe(small_model, tmp_path / "again"))
+    assert losses(again) == losses(straight)
+    assert same(weights(again), weights(straight))
+
+
+def test_accumulation_changes_nothing(small_model: Path, tmp_path: Path) -> None:
+    """8 x 1 = 4 x 2 = 2 x 4. Plain SGD, since Adam turns rounding of tiny gradients into steps."""
+    runs = {}
+    for each in (8, 4, 2):
+        options = {"per_device_train_batch_size": each, "optim": "sgd", "learning_rate": 0.05}
+        runs[each] = run(recipe(small_model, tmp_path / f"{each}", trainer=options))
+    for each in (4, 2):
+        assert losses(runs[each])[:4] == pytest.approx(losses(runs[8])[:4], rel=1e-6)
+        assert losses(runs[each]) == pytest.approx(losses(runs[8]), rel=5e-6)
+        a, b = weights(runs[each]), weights(runs[8])
+        assert max(float((a[k] - b[k]).abs().max()) for k in a) < 1e-5
+
+
+@pytest.mark.parametrize("preset", ["goldimask-d", "goldimask-d-dro"])
+def test_resume_equals_the_straight_run(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    """Stopped after step 5, resumed from the checkpoint of step 4: the same bits at the end."""
+    from goldimask.train.trainer import GoldiTrainer
+
+    whole = run(recipe(small_model, tmp_path / "whole", preset))
+    made = recipe(small_model, tmp_path / "cut", preset)
+    original = GoldiTrainer.compute_loss
+
+    def dies(self, *args, **kwargs):
+        if self.state.global_step == 5:
+            raise KeyboardInterrupt
+        return original(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(GoldiTrainer, "compute_loss", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(made)
+    assert not (tmp_path / "cut").exists() and (tmp_path / "cut.partial").is_dir()
+    with pytest.raises(GoldimaskError, match="unfinished run"):
+        run(made)
+    with pytest.raises(GoldimaskError, match=r"seed \(5 then, 6 now\)"):
+        run(recipe(small_model, tmp_path / "cut", preset, seed=6), resume=True)
+    resumed = run(made, resume=True)
+    assert losses(resumed) == losses(whole)
+    assert same(weights(resumed), weights(whole))
+
+
+def test_damaged_checkpoints_are_passed_over(straight: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from goldimask.train.checkpoints import last_sound
+
+    folder = tmp_path / "copy"
+    shutil.copytree(straight, folder)
+    assert last_sound(folder) == folder / "checkpoint-8"
+    said: list[str] = []
+    file = folder / "checkpoint-8" / "optimizer.pt"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert last_sound(folder, said.append) == folder / "checkpoint-4"
+    assert "optimizer.pt' is damaged" in said[0]
+    (folder / "checkpoint-4" / "complete.json").unlink()
+    assert last_sound(folder, said.append) is None
+    assert "not completely written" in said[-1]
+
+
+def test_best_checkpoint_is_what_is_saved(small_model: Path, tmp_path: Path) -> None:
+    """With a rate that ruins the model, the best weights are the early ones."""
+    made = recipe(
+        small_model,
+        tmp_path / "x",
+        "vanilla",
+        trainer={"load_best_model_at_end": True, "learning_rate": 1.0, "max_grad_norm": 1e9},
+    )
+    folder = run(made)
+    state = json.loads((folder / "trainer_state.json").read_text())
+    best = state["best_model_checkpoint"]
+    assert best == f"checkpoint-{state['best_global_step']}"  # a path within the run
+    from safetensors.torch import load_file
+
+    from goldimask.backbones import load_backbone
+
+    saved = load_backbone(str(folder / "model")).model.state_dict()
+    wanted = load_file(folder / best / "model.safetensors")
+    assert all(torch.equal(saved[k], wanted[k]) for k in wanted)
+
+
+def test_non_finite_loss_stops_and_leaves_no_run(small_model: Path, tmp_path: Path) -> None:
+    made = recipe(small_model, tmp_path / "x", "vanilla", trainer={"learning_rate": 1e30})
+    with pytest.raises(RunFailed, match="non-finite loss at step"):
+        run(made)
+    assert not (tmp_path / "x").exists() and not (tmp_path / "x.partial").exists()
+
+
+def test_all_loops_give_the_same_losses(small_model: Path) -> None:
+    """A plain torch loop, Accelerate, and GoldiTrainer."""
+    import tempfile
+
+    from transformers import PrinterCallback
+
+    from goldimask.backbones import load_backbone
+    from goldimask.config import DataSection
+    from goldimask.data.examples import load_examples
+    from goldimask.methods import method
+    from goldimask.step import MaskedStep
+    from goldimask.train.arguments import training_arguments
+    from goldimask.train.trainer import GoldiTrainer
+
+    sys.path.insert(0, str(ROOT / "examples"))
+    try:
+        import accelerate_loop
+        import plain_loop
+    finally:
+        sys.path.pop(0)
+    options = {"model": str(small_model), "preset": "goldimask-d", "steps": 6, "seed": 42}
+    plain = plain_loop.main(batch_size=8, **options)
+    accelerated = accelerate_loop.main(batch_size=8, cpu=True, **options)
+
+    backbone = load_backbone(str(small_model))
+    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=200), backbone)
+    values = {
+        "max_steps": 6,
+        "learning_rate": 3e-4,
+        "weight_decay": 0.0,
+        "optim": "adamw_torch",  # the fused kernel rounds differently
+        "lr_scheduler_type": "constant",
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "load_best_model_at_end": False,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        made = parse_recipe({"seed": 42, "trainer": values})
+        trainer = GoldiTrainer(
+            model=backbone.model,
+            args=training_arguments(made, Path(folder), False),
+            step=MaskedStep(method("goldimask-d"), backbone.scorer),
+            examples=examples,
+            validation=[],
+            seed=42,
+            global_batch_size=8,
+            pad_id=backbone.pad_id,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    trained = [x["loss"] for x in trainer.state.log_history if "loss" in x]
+    assert plain == accelerated
+    assert trained == pytest.approx(plain, rel=1e-6)
+
+
+def test_validation_repeats_and_ignores_batch_size(small_model: Path, tmp_path: Path) -> None:
+    from goldimask.train.run import make_trainer, prepare
+
+    found = []
+    for size in (16, 5, 1, 16):
+        made = recipe(small_model, tmp_path / "x", evaluation={"batch_size": size})
+        trainer, _ = make_trainer(prepare(made), tmp_path / f"{size}")
+        found.append(trainer.evaluate()["eval_loss"])
+    assert found[0] == found[3]
+    assert found == pytest.approx([found[0]] * 4, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "words"),
+    [
+        ({"learning_rat": 1}, "trainer.learning_rat: unknown key; did you mean 'learning_rate'"),
+        ({"learning_rate": "fast"}, "trainer.learning_rate"),
+        ({"seed": 1}, "trainer.seed: set 'seed'"),
+        ({"remove_unused_columns": True}, "is fixed"),
+        ({"per_device_train_batch_size": 3}, "not a multiple"),
+        ({"save_steps": 3, "load_best_model_at_end": True}, "trainer.save_steps"),
+    ],
+)
+def test_trainer_section_is_checked(tmp_path: Path, trainer: dict, words: str) -> None:
+    from goldimask.train.arguments import training_arguments
+
+    with pytest.raises(GoldimaskError) as error:
+        training_arguments(recipe(tmp_path, tmp_path, trainer=trainer), tmp_path, True)
+    assert words in str(error.value)
