@@ -124,7 +124,7 @@ for _letter, _kind, _what, _cost in (
     )
 _add(
     "goldimask-a",
-    "Goldimask-D from remembered signals: no scoring pass; first visits are Vanilla.",
+    "GoldiMask-D from remembered signals: no scoring pass; first visits are Vanilla.",
     "hinted at in section 5; this project's design",
     select={"kind": "recall", "maximiser": "greedy", "priority": CURVE, "support": dict(SUPPORT)},
     weigh={"kind": "recall", "cap": 10.0, "priority": CURVE},

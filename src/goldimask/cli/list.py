@@ -1,4 +1,4 @@
-"""`goldimask list methods|backbones|tasks|recipes`: what can be named in a recipe or on the line."""
+"""`goldimask list methods|backbones|tasks|recipes`: what a recipe or a command can name."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def backbones(as_json: JsonFlag = False) -> None:
 @list_app.command()
 def tasks(as_json: JsonFlag = False) -> None:
     """Tasks that `goldimask eval` can score."""
-    import goldimask.eval.tasks  # registers them
+    import goldimask.eval.tasks  # noqa: F401  registers them
     from goldimask.eval.tasks.base import TASKS
 
     rows = [{"name": e.name, "summary": e.summary} for e in TASKS]
