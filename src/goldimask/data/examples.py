@@ -9,6 +9,7 @@ all_after_prompt` everything.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -20,6 +21,9 @@ from goldimask.data.rows import CORPORA, Message, Pair, read_rows, to_pair
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.types import Example
+
+
+SPECIAL_TEXT = re.compile(r"(\s*<\|[^|\s]*\|>\s*)+")
 
 
 class Renderer(Protocol):
@@ -123,7 +127,8 @@ def to_example(
         special = renderer.special_ids
         extra = renderer.turn_end_id if section.supervise_turn_end else None
         flags = [i not in special or i == extra for i in response]
-    if all(i in renderer.special_ids for i in response):
+    written = SPECIAL_TEXT.fullmatch(pair.response)  # such text is never read as a special token
+    if written or all(i in renderer.special_ids for i in response):
         raise GoldimaskError(
             f"{pair.where}: the response holds only special tokens; nothing to supervise"
         )

@@ -1,0 +1,105 @@
+"""What the demo page shows: the runs' curves, one step under several methods, decodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from goldimask.config import DataSection
+from goldimask.data.batches import make_batch
+from goldimask.data.examples import load_examples
+from goldimask.demo import METHODS, DemoSettings
+from goldimask.keys import Keys
+from goldimask.methods import method
+from goldimask.report.decode_page import decode_record
+from goldimask.report.demo_page import demo_page
+from goldimask.report.step_page import step_record
+from goldimask.runs import load_run
+from goldimask.step import MaskedStep
+from goldimask.tiny import test_set
+
+SHOWN = ("vanilla", "lift-2", "agdo", "random-waterfill", "goldimask-d", "goldimask-r")
+CURVES = {"loss": "loss", "held-out loss": "eval_loss", "n_eff / n": "n_eff_ratio"}
+
+
+def write_demo_page(
+    path: Path, folder: Path, runs: Mapping[str, str], results: Mapping[str, Any], s: DemoSettings
+) -> Path:
+    """Collect and write the page."""
+    base = load_run(runs["base"])
+    rows = [
+        {"name": n, "held_out": r["heldout"], "steps": r["steps"], "tasks": r["tasks"]}
+        for n, r in results.items()
+    ]
+    facts = {k: v for k, v in asdict(s).items() if k != "overrides"}
+    note = (
+        "A small model and few problems: differences inside the intervals are noise. The same "
+        "start, examples and random draws for both methods."
+    )
+    return demo_page(
+        path,
+        {"rows": rows, "facts": facts, "note": note},
+        one_step(base, s),
+        replays(runs, s),
+        curves(folder),
+    )
+
+
+def one_step(backbone: Any, s: DemoSettings) -> list[dict[str, Any]]:
+    """The same example and draws under several methods; signals are the base model's."""
+    section = DataSection(corpus="tiny-sft", limit=8, supervise_turn_end=True)
+    examples, _ = load_examples(section, backbone)
+    batch = make_batch(examples[:1], backbone.pad_id)
+    records, reference = [], None
+    for name in sorted(SHOWN, key=lambda n: n != "goldimask-d"):  # attention for those without
+        chosen = method(name, weigh={"cap": 4.0} if name.startswith("goldimask") else None)
+        with torch.no_grad():
+            out = MaskedStep(chosen, backbone.scorer)(backbone.model.eval(), batch, Keys(s.seed))
+        reference = reference or out.signals
+        record = step_record(out, batch, 0, backbone.tokenizer, chosen, reference=reference)
+        records.append((SHOWN.index(name), record))
+    return [r for _, r in sorted(records, key=lambda x: x[0])]
+
+
+def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
+    """Two test problems decoded by every model."""
+    from goldimask.decode import decode
+    from goldimask.eval.tasks.tiny import families
+
+    names = list(families())[:2]
+    problems = [test_set(name, 1)[0] for name in names]
+    records = []
+    for label, where in runs.items():
+        backbone = load_run(where)
+        prompts = [p.prompt for p in problems]
+        for name, problem, made in zip(
+            names,
+            problems,
+            decode(backbone, prompts, length=s.length, tau=s.tau, block=s.block),
+            strict=True,
+        ):
+            task = families()[name]
+            found = task.extract(made.text)
+            verdict = {
+                "correct": found is not None and bool(task.check(problem, found)),
+                "extracted": found,
+                "answer": problem.answer,
+            }
+            records.append(decode_record(made, backbone.tokenizer, label, verdict=verdict))
+    return records
+
+
+def curves(folder: Path) -> dict[str, dict[str, list[list[float]]]]:
+    """Logged values of both runs by step."""
+    found: dict[str, dict[str, list[list[float]]]] = {title: {} for title in CURVES}
+    for name in METHODS:
+        lines = (folder / name / "metrics.jsonl").read_text().splitlines()
+        logged = [json.loads(line) for line in lines]
+        for title, key in CURVES.items():
+            found[title][name] = [[x["step"], x[key]] for x in logged if key in x]
+    return found
