@@ -22,7 +22,6 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.types import Example
 
-
 SPECIAL_TEXT = re.compile(r"(\s*<\|[^|\s]*\|>\s*)+")
 
 
