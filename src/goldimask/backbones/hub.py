@@ -16,14 +16,16 @@ from huggingface_hub.errors import (
 from goldimask.errors import GoldimaskError
 
 # no *.py and no *.bin: neither remote code nor pickles are ever used
-PATTERNS = ["*.json", "*.safetensors", "*.txt", "*.jinja"]
+SMALL = ["*.json", "*.txt", "*.jinja"]
+WEIGHTS = ["*.safetensors"]
 
 
-def download(repo: str) -> Path:
+def download(repo: str, weights: bool = True) -> Path:
     """The local snapshot of a Hub repository; cached files are used without a network."""
+    patterns = SMALL + WEIGHTS * weights
     offline = "or download it elsewhere and pass the folder instead of the name"
     try:
-        return Path(snapshot_download(repo, allow_patterns=PATTERNS))
+        return Path(snapshot_download(repo, allow_patterns=patterns))
     except GatedRepoError as error:
         reason = f"is gated; accept its terms on the Hub and log in, {offline}"
         raise GoldimaskError(f"backbone '{repo}' {reason}") from error

@@ -44,14 +44,14 @@ def load_backbone(
     return assemble(model, load_tokenizer(folder, family), name, str(folder))
 
 
-def find_folder(name_or_path: str | Path) -> tuple[Path, str]:
+def find_folder(name_or_path: str | Path, weights: bool = True) -> tuple[Path, str]:
     """Where the files are, and what to call the model; downloads from the Hub if need be."""
     text = str(name_or_path)
     if text in BACKBONES:
         source = BACKBONES.get(text)
         asset = source.folder()
         if asset is None:
-            return download(source.hub), text
+            return download(source.hub, weights), text
         if not asset.is_dir():
             raise GoldimaskError(f"backbone '{text}': {source.asset} is not in this installation")
         return asset, text
@@ -59,7 +59,7 @@ def find_folder(name_or_path: str | Path) -> tuple[Path, str]:
     if path.is_dir():
         return path, path.resolve().name
     if text.count("/") == 1 and not text.startswith((".", "/", "~")) and not path.is_file():
-        return download(text), text
+        return download(text, weights), text
     raise GoldimaskError(
         f"backbone '{text}' is neither a folder, a Hub id (owner/name) nor a known name; "
         f"{nearest(text, BACKBONES.names())}"

@@ -1,0 +1,86 @@
+"""`goldimask inspect-model PATH`: what a checkpoint is, without loading it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from goldimask.cli.app import JsonFlag, app, emit, table
+
+BOUNDARY = "┃"
+
+
+@app.command("inspect-model")
+def inspect_model(
+    path: Annotated[str, typer.Argument(help="A folder, a known name or a Hub id.")],
+    length: Annotated[int, typer.Option(min=1, help="Length for the memory estimate.")] = 1024,
+    batch: Annotated[int, typer.Option(min=1, help="Batch size for the estimate.")] = 1,
+    lora_r: Annotated[int, typer.Option(min=1, help="Adapter rank for the estimate.")] = 128,
+    as_json: JsonFlag = False,
+) -> None:
+    """Family, sizes, special tokens, chat rendering and memory of a checkpoint."""
+    from goldimask.backbones.inspection import inspect_model as inspect
+    from goldimask.lora import LoraSettings
+
+    found = inspect(path, length, batch, LoraSettings(r=lora_r))
+    emit(found, as_json, None if as_json else page(found))
+
+
+def page(found: dict[str, Any]) -> Any:
+    """The result for a terminal."""
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.text import Text
+
+    chat = found["chat"]
+    if "error" in chat:
+        shown = Panel(Text(chat["error"]), title="No chat rendering", title_align="left")
+    else:
+        text = Text(chat["prompt"])
+        text.append(BOUNDARY, style="bold reverse")
+        text.append(chat["response"], style="bold")
+        counts = f"{chat['prompt_tokens']} prompt tokens {BOUNDARY} {chat['response_tokens']}"
+        shown = Panel(text, title=f"Two turns: {counts} response tokens", title_align="left")
+    return Group(table(found["name"], ("", "found"), facts(found)), shown, memory_table(found))
+
+
+def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """One row per fact."""
+    names = {"key_value_heads": "key-value heads", "feed_forward": "feed-forward width"}
+    sizes = [
+        (names.get(k, k), f"{v:,}" if not isinstance(v, bool) else ("yes" if v else "no"))
+        for k, v in found["sizes"].items()
+    ]
+    stored = ", ".join(f"{n} x {kind}" for kind, n in found["stored_as"].items())
+    special = [
+        (f"{name.replace('_', ' ')} token", f"{t['id']}  {t['text']}")
+        for name, t in found["tokens"].items()
+        if isinstance(t, dict)
+    ]
+    return [
+        ("family", found["family"]),
+        ("parameters", f"{found['parameters']:,}"),
+        ("tensors", f"{found['tensors']} ({stored})" if stored else found["tensors"]),
+        *sizes,
+        ("usable length", f"{found['max_length']:,}"),
+        ("alignment", found["alignment"]),
+        ("RoPE applied in", found["rope"]),
+        *special,
+        ("special tokens", str(found["tokens"]["special"])),
+        ("tokenizer entries", f"{found['tokens']['tokenizer']:,}"),
+    ]
+
+
+def memory_table(found: dict[str, Any]) -> Any:
+    memory = found["memory"]
+    names = {
+        "inference": "inference",
+        "lora": f"LoRA ({memory['adapter_parameters']:,} parameters)",
+        "lora_checkpointed": "LoRA, gradient checkpointing",
+        "full": "full tuning",
+        "full_checkpointed": "full tuning, gradient checkpointing",
+    }
+    rows = [(names[k], f"{v:.3g}") for k, v in memory["gib"].items()]
+    title = f"Estimated memory at length {memory['length']:,}, batch {memory['batch']}"
+    return table(title, ("", "GiB"), rows)
