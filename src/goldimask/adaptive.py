@@ -26,7 +26,7 @@ and a shuffling sampler an example meets its own memory about once in W visits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -120,7 +120,7 @@ class RecallWeigh:
 
 @SELECTORS.register("recall")
 def recall_select(
-    maximiser: str = "greedy",
+    maximiser: Literal["greedy", "randomized", "twin", "practical", "static"] = "greedy",
     top: int = 32,
     momentum: float = 0.5,
     priority: str | list[float] = "p(1-p)^3",
@@ -133,13 +133,7 @@ def recall_select(
         raise GoldimaskError(f"method.select.momentum: {momentum} must lie in [0, 1)")
     factory = SELECTORS.get(maximiser, "method.select.maximiser")
     options = {"priority": priority, **({"support": support} if support else {})}
-    inner = factory(**options) if maximiser != "random" else factory()
-    if not inner.needs <= {Signal.LOGP, Signal.ATTENTION}:
-        raise GoldimaskError(
-            f"method.select.maximiser: '{maximiser}' needs signals that are not remembered; use "
-            "greedy, randomized, twin, practical or static"
-        )
-    return RecallSelect(inner, Memory(top, momentum))
+    return RecallSelect(factory(**options), Memory(top, momentum))
 
 
 @WEIGHERS.register("recall")
