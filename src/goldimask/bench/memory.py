@@ -75,19 +75,19 @@ def bench_memory(
 
 def tiny_model(vocab: int, length: int, width: int, layers: int) -> Any:
     heads = max(1, width // 32)
-    config = LLaDAConfig(
-        d_model=width,
-        n_heads=heads,
-        n_kv_heads=heads,
-        n_layers=layers,
-        mlp_hidden_size=2 * width,
-        embedding_size=vocab,
-        max_sequence_length=length,
-        mask_token_id=vocab - 1,
-        attn_implementation="sdpa",
-    )
+    fields: dict[str, Any] = {
+        "d_model": width,
+        "n_heads": heads,
+        "n_kv_heads": heads,
+        "n_layers": layers,
+        "mlp_hidden_size": 2 * width,
+        "embedding_size": vocab,
+        "max_sequence_length": length,
+        "mask_token_id": vocab - 1,
+        "attn_implementation": "sdpa",
+    }
     with torch.random.fork_rng(devices=[]):
-        model = LLaDAForDiffusion(config)
+        model = LLaDAForDiffusion(LLaDAConfig(**fields))
     init_weights(model, seed=0)
     return model
 

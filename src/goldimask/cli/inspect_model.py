@@ -49,7 +49,7 @@ def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     """One row per fact."""
     names = {"key_value_heads": "key-value heads", "feed_forward": "feed-forward width"}
     sizes = [
-        (names.get(k, k), f"{v:,}" if not isinstance(v, bool) else ("yes" if v else "no"))
+        (str(names.get(k, k)), f"{v:,}" if not isinstance(v, bool) else ("yes" if v else "no"))
         for k, v in found["sizes"].items()
     ]
     stored = ", ".join(f"{n} x {kind}" for kind, n in found["stored_as"].items())
