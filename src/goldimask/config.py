@@ -49,12 +49,28 @@ class LoraSection:
 
 
 @dataclass(frozen=True)
+class MixtureItem:
+    """One source of a mixture; its share is its weight over the sum of all."""
+
+    corpus: str | None = None
+    path: str | None = None
+    split: str | None = None
+    subset: str | None = None
+    weight: float = 1.0
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
 class DataSection:
     """Which examples, and how they become tokens (D1, D12, D20)."""
 
-    corpus: str | None = None  # a named corpus
-    path: str | None = None  # or a .jsonl, .json, .csv or .parquet file
-    limit: int | None = None  # use only the first rows
+    corpus: str | None = None  # a named corpus; with `path`, its formatting of that file or folder
+    path: str | None = None  # a .jsonl, .json, .csv or .parquet file, a folder, or a Hub id
+    split: str | None = None  # of a Hub id or a saved dataset; train unless the corpus says so
+    subset: str | None = None  # configuration of a Hub id
+    mixture: tuple[MixtureItem, ...] = ()  # several sources instead of one
+    mixture_size: int | None = None  # rows in all; default: as many as repeat no row
+    limit: int | None = None  # use only the first rows of each source
     max_length: int = 4096
     overlength: Literal["truncate", "drop", "error"] = "truncate"
     validation: float = 0.01  # a share of the examples below 1, a number of examples from 1 on
@@ -92,9 +108,10 @@ class MethodSection:
 class EvaluationSection:
     """How a checkpoint is judged (D14)."""
 
-    objective: Literal["vanilla", "method"] = "vanilla"
+    objective: Literal["vanilla", "method", "lift"] = "vanilla"  # lift: as released, noisy
     t_grid: int = 16  # noise levels of the fixed bank
     batch_size: int = 16
+    patience: int | None = None  # stop after so many evaluations without a better one
     __pydantic_config__ = _STRICT
 
 
@@ -227,8 +244,13 @@ def _unknown_key(
         inner = next(
             (t for t in (hints[key], *get_args(hints[key])) if dataclasses.is_dataclass(t)), None
         )
-        if inner is not None and isinstance(value, Mapping):
-            found = _unknown_key(inner, value, f"{at}{key}.")  # type: ignore[arg-type]
+        if inner is None:
+            continue
+        items = [(f"{at}{key}.", value)]
+        if isinstance(value, Sequence):
+            items = [(f"{at}{key}[{i}].", item) for i, item in enumerate(value)]
+        for place, item in items:
+            found = _unknown_key(inner, item, place) if isinstance(item, Mapping) else None  # type: ignore[arg-type]
             if found:
                 return found
     return None

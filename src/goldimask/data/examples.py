@@ -1,5 +1,4 @@
-"""Pairs become examples: tokenised prompt and response, an exact boundary, a stable id (D1, D12,
-D20).
+"""Pairs become examples: an exact boundary between prompt and response, a stable id (D1, D12, D20).
 
 Prompt (ending with the assistant header) and response are rendered and tokenised separately and
 then concatenated, so the boundary is exact by construction. Supervisable positions are response
@@ -12,12 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
 from typing import Protocol
 
 from goldimask.config import DataSection
-from goldimask.data.rows import CORPORA, Message, Pair, read_rows, to_pair
+from goldimask.data.rows import Message, Pair
+from goldimask.data.sources import mix, source_pairs
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.types import Example
@@ -60,31 +58,28 @@ class DataReport:
         return counts
 
 
-def load_pairs(section: DataSection, report: DataReport) -> list[Pair]:
-    """All rows of the section's file or corpus."""
-    if (section.path is None) == (section.corpus is None):
-        raise GoldimaskError(
-            "data: give either data.path (a file) or data.corpus (a name), not both"
-        )
-    pairs = []
-    for where, row in islice(_rows(section), section.limit):
+def load_pairs(section: DataSection, report: DataReport, seed: int = 0) -> list[Pair]:
+    """All rows of the section's file, corpus or mixture."""
+
+    def count() -> None:
         report.rows += 1
-        try:
-            pairs.append(to_pair(row, where))
-        except GoldimaskError as error:
-            _bad(section, report, error)
-    if not pairs:
+
+    def bad(error: GoldimaskError) -> None:
+        _bad(section, report, error)
+
+    if section.mixture:
+        if section.path is not None or section.corpus is not None:
+            raise GoldimaskError("data: give data.mixture, or data.path and data.corpus, not both")
+        parts = [source_pairs(item, section.limit, bad, count) for item in section.mixture]
+        weights = [item.weight for item in section.mixture]
+        pairs = mix(parts, weights, section.mixture_size, seed)
+        source = "mixture"
+    else:
+        pairs = source_pairs(section, section.limit, bad, count)
         source = section.path or section.corpus
+    if not pairs:
         raise GoldimaskError(f"data: '{source}' holds no usable rows ({report.rows} read)")
     return pairs
-
-
-def _rows(section: DataSection) -> Iterable[tuple[str, object]]:
-    if section.path is not None:
-        return read_rows(Path(section.path))
-    name = str(section.corpus)
-    rows = CORPORA.get(name, "data.corpus")()
-    return ((f"corpus {name}: row {i}", row) for i, row in enumerate(rows))
 
 
 def _bad(section: DataSection, report: DataReport, error: GoldimaskError) -> None:
@@ -142,13 +137,19 @@ def to_example(
 
 
 def load_examples(
-    section: DataSection, renderer: Renderer, limit_note: DataReport | None = None
+    section: DataSection,
+    renderer: Renderer,
+    limit_note: DataReport | None = None,
+    seed: int = 0,
 ) -> tuple[list[Example], DataReport]:
-    """Rows -> examples with unique stable ids (a repeated row gets an id of its own)."""
+    """Rows -> examples with unique stable ids (a repeated row gets an id of its own).
+
+    `seed` orders the rows of a mixture; other sources keep their order.
+    """
     report = limit_note or DataReport()
     examples: list[Example] = []
     seen: dict[int, int] = {}
-    for pair in load_pairs(section, report):
+    for pair in load_pairs(section, report, seed):
         try:
             example = to_example(pair, renderer, section, report)
         except GoldimaskError as error:

@@ -1,37 +1,29 @@
-"""Reading rows: a file or a named corpus becomes (prompt messages, response) pairs.
+"""Reading rows: data files become (prompt messages, response) pairs.
 
 Accepted columns, in this order of precedence:
 
-    messages                      the last assistant turn is the response, what precedes it the
-    prompt prompt + completion|response  each a string, or a list of messages question + answer
+    messages                         the last assistant turn is the response, the rest the prompt
+    prompt + completion | response   each a string, or a list of messages
+    question + answer
 
-Files: .jsonl, .json (a list of objects), .csv, .parquet. A bad row is an error that names file and
-line; `skip_bad_rows` counts such rows and goes on.
+Files: .jsonl (also .jsonl.gz), .json (a list of objects), .csv, .parquet. A bad row is an error
+that names file and line; `skip_bad_rows` counts such rows and goes on.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError
-from goldimask.registry import Registry
 
 Message = dict[str, str]
-CORPORA: Registry[Callable[..., list[dict[str, Any]]]] = Registry("corpus")
 _COLUMNS = "messages; prompt + completion; prompt + response; question + answer"
-
-
-@CORPORA.register("tiny-sft")
-def tiny_sft() -> list[dict[str, Any]]:
-    """1,000 generated problems for the embedded backbone, harder than its pretraining."""
-    from goldimask.tiny import corpus
-
-    return [dict(row) for row in corpus("tiny-sft")]
 
 
 @dataclass(frozen=True)
@@ -49,12 +41,9 @@ def read_rows(file: Path) -> Iterator[tuple[str, Any]]:
         raise GoldimaskError(
             f"data.path: '{file}' does not exist; give a .jsonl, .json, .csv or .parquet file"
         )
-    suffix = file.suffix.lower()
-    if suffix == ".jsonl":
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield f"{file}:{number}", _json(line, f"{file}:{number}")
+    suffix = suffix_of(file)
+    if suffix in (".jsonl", ".jsonl.gz"):
+        yield from _json_lines(file)
     elif suffix == ".json":
         loaded = _json(file.read_text(encoding="utf-8"), str(file))
         if not isinstance(loaded, list):
@@ -72,6 +61,23 @@ def read_rows(file: Path) -> Iterator[tuple[str, Any]]:
         yield from ((f"{file}: row {i}", row) for i, row in enumerate(table))
     else:
         raise GoldimaskError(f"data.path: '{file}' must end in .jsonl, .json, .csv or .parquet")
+
+
+def suffix_of(file: Path) -> str:
+    """`.jsonl.gz` counts as one suffix."""
+    name = file.name.lower()
+    return ".jsonl.gz" if name.endswith(".jsonl.gz") else file.suffix.lower()
+
+
+def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:
+    opened = gzip.open if file.suffix.lower() == ".gz" else open
+    try:
+        with opened(file, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield f"{file}:{number}", _json(line, f"{file}:{number}")
+    except (UnicodeDecodeError, OSError, EOFError) as error:
+        raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
 
 
 def _json(text: str, where: str) -> Any:
