@@ -44,7 +44,7 @@ class Generate(Protocol):
     """Turns user prompts into responses that begin after `prefill`."""
 
     def __call__(
-        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int
+        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
     ) -> list[Generated]: ...
 
 
@@ -183,6 +183,7 @@ def run_batch(cell: Cell, chunk: Sequence[tuple[int, Item]], generate: Generate)
         prefill=task.prefill,
         length=cell.length,
         seed=cell.seed,
+        raw=task.raw,
     )
     seconds = (time.perf_counter() - started) / max(len(chunk), 1)
     blank = [
@@ -199,7 +200,7 @@ def run_batch(cell: Cell, chunk: Sequence[tuple[int, Item]], generate: Generate)
 def judge_samples(task: Task, items: Sequence[Item], samples: Sequence[Sample]) -> list[Sample]:
     """Fill in the extracted answers and verdicts."""
     extracted = [task.extract(s.output) for s in samples]
-    verdicts = task.judge(items, extracted)
+    verdicts = task.judge_all(items, extracted)
     return [
         replace(
             sample,
@@ -295,25 +296,25 @@ def result_of(group: Sequence[Sample], metric: str = "accuracy") -> TaskResult:
 def backbone_generate(
     backbone: Any, decoder: str, options: Mapping[str, Any], batch_size: int
 ) -> Generate:
-    """Decode through `goldimask.decode`; a prefill is tokenised apart and put after the prompt."""
+    """Decode through `goldimask.decode`; a raw text keeps its special tokens."""
     from goldimask.decode import decode
 
     def generate(
-        prompts: Sequence[str], *, prefill: str, length: int, seed: int
+        prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
     ) -> list[Generated]:
-        inputs: list[Any] = list(prompts)
-        if prefill:
-            start = backbone.tokenizer(prefill, add_special_tokens=False)["input_ids"]
-            inputs = [[*backbone.prompt_ids(p), *start] for p in prompts]
         decoded = decode(
             backbone,
-            inputs,
+            list(prompts),
             decoder=decoder,
             length=length,
             batch_size=batch_size,
-            **({"seed": seed} if seed else {}),
+            prefill=prefill,
+            seed=seed,
             **options,
         )
-        return [Generated(d.text, int(d.steps)) for d in decoded]
+        if raw:
+            keep = backbone.tokenizer.decode
+            return [Generated(keep(d.tokens, skip_special_tokens=False), d.steps) for d in decoded]
+        return [Generated(d.text, d.steps) for d in decoded]
 
     return generate

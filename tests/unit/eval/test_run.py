@@ -35,7 +35,7 @@ class Parrot:
         self.fail_after = fail_after
 
     def __call__(
-        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int
+        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
     ) -> list[Generated]:
         if self.fail_after is not None and len(self.asked) + len(prompts) > self.fail_after:
             raise KeyboardInterrupt

@@ -9,6 +9,19 @@ from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 __all__ = ["TASKS", "Item", "Task", "Verdict", "get_task", "known_tasks"]
 
 
+for _name, _where, _summary in (
+    ("gsm8k", "gsm8k:gsm8k", "grade-school word problems, 1,319; a number"),
+    ("math500", "math500:math500", "MATH-500; a LaTeX expression"),
+    ("countdown", "countdown:countdown", "reach a target from three numbers, 256; an expression"),
+    ("sudoku", "sudoku:sudoku", "4x4 Sudoku, 256 of 500; cell accuracy and solved puzzles"),
+    ("aime24", "aime:aime24", "AIME 2024, 30, pass@16; an integer"),
+    ("aime25", "aime:aime25", "AIME 2025, 30, pass@16; an integer"),
+    ("humaneval", "humaneval:humaneval", "HumanEval, 164; a function, run in the sandbox"),
+    ("mbpp", "mbpp:mbpp", "MBPP sanitized, 257; a function, run in the sandbox"),
+):
+    TASKS.add(_name, f"goldimask.eval.tasks.{_where}", summary=_summary)
+
+
 def known_tasks() -> list[str]:
     """Names of all tasks, the tiny ones included."""
     _register_tiny()

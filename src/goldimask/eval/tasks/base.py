@@ -14,7 +14,7 @@ Judging is done on lists, so that a task may spread it over processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,7 +60,10 @@ class Task:
     prefill: str = ""  # text put at the start of the response
     protocol: Protocol = "fixed"
     metric: str = "accuracy"  # name of the headline figure
-    runs_code: bool = False
+    prepare: Callable[[], str] | None = None  # what must work before any decoding; says what is set
+    raw: bool = False  # judge the text with its special tokens, as the published protocol does
+    sampling: Mapping[str, Any] = field(default_factory=dict)  # published pass@k: samples, ...
+    credits: Callable[[Item], float] | None = None  # partial credits an item holds (Sudoku's cells)
     # stored generations of another harness: (row as read, position) -> Item, None if not its kind
     stored: Callable[[Mapping[str, Any], int], Item | None] | None = None
 
@@ -70,7 +73,17 @@ class Task:
 
     def check(self, item: Item, extracted: str | None) -> Verdict:
         """Judge one answer."""
-        return self.judge([item], [extracted])[0]
+        return self.judge_all([item], [extracted])[0]
+
+    def judge_all(self, items: Sequence[Item], extracted: Sequence[str | None]) -> list[Verdict]:
+        """Judge many; an unparsable answer earns none of the credits its item holds."""
+        verdicts = self.judge(items, extracted)
+        if self.credits is None:
+            return verdicts
+        return [
+            v if v.of else replace(v, of=self.credits(item))
+            for item, v in zip(items, verdicts, strict=True)
+        ]
 
 
 TASKS: Registry[Callable[..., Task]] = Registry("task")

@@ -1,0 +1,125 @@
+"""MBPP, sanitized test split: 257 short functions, checked by the asserts that the prompt shows.
+
+The published prompt shows all scoring asserts; so does the standard form, which is a plain
+instruction without the reasoning template.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from goldimask.eval.sandbox import Mode, Program
+from goldimask.eval.sources import load_rows, pick
+from goldimask.eval.tasks.base import Item, Protocol, Task
+from goldimask.eval.tasks.programs import (
+    Execution,
+    Form,
+    defined,
+    extract_fixed,
+    extract_lift,
+    runner,
+)
+
+INSTRUCTION = """You are a coding expert. You will be given a coding problem to solve. \
+Solve it step by step. Ensure you wrap the answer in ```python```.
+
+Respond in the following format:
+<reasoning>
+Your reasoning here
+</reasoning>
+<answer>
+```python
+Your code here
+```
+</answer>
+"""
+STANDARD = (
+    "{problem}\nThe code must pass these tests:\n\n{tests}\n\n"
+    "Reply with the code in one ```python block."
+)
+_CALLED = re.compile(r"\b([A-Za-z_]\w{0,200})\s{0,4}\(")
+
+
+def mbpp(
+    protocol: Protocol = "fixed",
+    form: Form = "published",
+    allow_code_execution: bool = False,
+    sandbox: Mode = "auto",
+    seconds: float = 10.0,
+    workers: int | None = None,
+) -> Task:
+    """MBPP sanitized test, 257 programs; `form` is the prompt, `seconds` the CPU time of one."""
+    execution = Execution(allow_code_execution, sandbox, seconds, workers)
+    lift = protocol == "lift"
+    return Task(
+        name="mbpp" if form == "published" else "mbpp-standard",
+        version="1",
+        load=lambda source: [item_of(row, i, form) for i, row in enumerate(rows(source))],
+        extract=extract_lift if lift else extract_fixed,
+        judge=runner(execution, build_lift if lift else build_fixed),
+        length=256,
+        lengths=(256,),
+        prefill="<reasoning>" if form == "published" else "",
+        protocol=protocol,
+        metric="pass@1",
+        prepare=execution.prepare,
+        raw=True,
+        stored=stored,
+    )
+
+
+def rows(source: Path | str | None) -> list[Mapping[str, Any]]:
+    return load_rows(
+        source,
+        task="mbpp",
+        names=("mbpp", "mbpp_sanitized", "sanitized-mbpp"),
+        hub=("google-research-datasets/mbpp", "sanitized", "test"),
+        how="take mbpp/sanitized-mbpp.json from google-research/google-research "
+        "(task ids 11 to 510 are the test split)",
+    )
+
+
+def item_of(row: Mapping[str, Any], index: int, form: Form) -> Item:
+    problem = pick(row, "prompt", "text", task="mbpp")
+    asserts = "\n".join(pick(row, "test_list", task="mbpp"))
+    imports = "\n".join(row.get("test_imports") or [])
+    setup = row.get("test_setup_code") or ""
+    code = row.get("code") or ""
+    question = f"{problem}\n\n Your code should pass the following tests:\n\n{asserts}"
+    text = f"{INSTRUCTION}\n\n{question}"
+    if form == "standard":
+        text = STANDARD.format(problem=problem, tests=asserts)
+    called = set(_CALLED.findall(asserts))
+    return Item(
+        id=str(row.get("id") or row.get("task_id") or f"mbpp/{index}"),
+        prompt=text,
+        gold=f"{imports}\n\n{asserts}",
+        meta={
+            "question": question,
+            "imports": imports,
+            "tests": f"{setup}\n{asserts}" if setup else asserts,
+            "names": tuple(n for n in defined(code) if n in called) or tuple(called),
+            "reference": code,
+        },
+    )
+
+
+def stored(row: Mapping[str, Any], index: int) -> Item | None:
+    gold, question = row.get("ground_truth"), str(row.get("question", ""))
+    if not isinstance(gold, str) or "assert" not in gold:
+        return None
+    names = tuple(set(_CALLED.findall(gold)))
+    meta = {"question": question, "imports": "", "tests": gold, "names": names}
+    return Item(str(index), question, gold, meta)
+
+
+def build_fixed(item: Item, program: str) -> Program | str:
+    meta = item.meta
+    return Program(program, meta["tests"], prelude=meta["imports"], names=meta["names"])
+
+
+def build_lift(item: Item, program: str) -> Program | str:
+    return Program(program, item.gold, strict=False)
