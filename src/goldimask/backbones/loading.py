@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +17,11 @@ from goldimask.backbones.attention import IMPLEMENTATIONS
 from goldimask.backbones.base import BACKBONES, Backbone, Family
 from goldimask.backbones.checkpoint import check_tensors, complain, read_config
 from goldimask.backbones.hub import download
+from goldimask.backbones.liger import verify_liger
+from goldimask.backbones.scoring import Kernel
 from goldimask.errors import GoldimaskError, nearest
 
+KERNELS = ("torch", "liger")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -27,21 +31,28 @@ def load_backbone(
     device: str | torch.device | None = None,
     attn: str = "sdpa",
     quant: Literal["nf4"] | None = None,
+    kernel: Kernel = "torch",
 ) -> Backbone:
     """Load `tiny`, another registered name, a local folder or a Hub id.
 
     `dtype` defaults to bfloat16 on an accelerator and float32 on the CPU; `device` to the
-    accelerator if there is one. `attn` is sdpa, eager or flash_attention_2; `quant="nf4"` needs
-    bitsandbytes.
+    accelerator if there is one. `attn` is sdpa, eager or flash_attention_2. `quant="nf4"` needs
+    bitsandbytes, `kernel="liger"` (fused scoring) liger-kernel.
     """
     if attn not in IMPLEMENTATIONS:
         raise GoldimaskError(f"backbone.attn: unknown '{attn}'; {nearest(attn, IMPLEMENTATIONS)}")
+    if kernel not in KERNELS:
+        raise GoldimaskError(f"backbone.kernel: unknown '{kernel}'; {nearest(kernel, KERNELS)}")
     place = torch.device(device or default_device())
     folder, name = find_folder(name_or_path)
     config, family = read_config(folder)
     check_tensors(folder, config, family)
     model = load_model(folder, config, family, resolve_dtype(dtype, place), place, attn, quant)
-    return assemble(model, load_tokenizer(folder, family), name, str(folder))
+    backbone = assemble(model, load_tokenizer(folder, family), name, str(folder))
+    if kernel == "liger":
+        verify_liger(place)
+        backbone = replace(backbone, scorer=replace(backbone.scorer, kernel=kernel))
+    return backbone
 
 
 def find_folder(name_or_path: str | Path, weights: bool = True) -> tuple[Path, str]:

@@ -25,10 +25,12 @@ from torch.utils.checkpoint import checkpoint
 from transformers.utils.generic import ModelOutput
 
 from goldimask.backbones.attention import SDPA, AttentionTap
+from goldimask.backbones.liger import liger_logp
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal, Signals
 
 BUDGET_MB = 256.0
+Kernel = Literal["torch", "liger"]
 
 
 @dataclass
@@ -72,6 +74,7 @@ def diffusion_forward(
     score_mask: Tensor | None = None,
     score_entropy: bool = False,
     score_mb: float = BUDGET_MB,
+    score_kernel: Kernel = "torch",
     logits_mask: Tensor | None = None,
     tap_layer: int | None = None,
     tap_rows: Tensor | None = None,
@@ -114,7 +117,7 @@ def diffusion_forward(
         if score_ids is None:
             raise GoldimaskError("score_mask: needs score_ids, the tokens to be scored")
         out.logp, out.entropy = score_positions(
-            h, model.lm_head, score_ids, score_mask, shift, score_entropy, score_mb
+            h, model.lm_head, score_ids, score_mask, shift, score_entropy, score_mb, score_kernel
         )
     if logits_mask is not None:
         rows = predictor_rows(logits_mask.reshape(-1).nonzero().squeeze(1), shift, h.shape[1])
@@ -139,12 +142,15 @@ def score_positions(
     shift: bool,
     entropy: bool = False,
     budget_mb: float = BUDGET_MB,
+    kernel: Kernel = "torch",
 ) -> tuple[Tensor, Tensor | None]:
     """log p (and entropy) of `ids` at `mask`, zero elsewhere; on the graph even if empty."""
     b, t, d = h.shape
     positions = mask.reshape(-1).nonzero().squeeze(1)  # [M], the only device sync
     rows = h.reshape(-1, d).index_select(0, predictor_rows(positions, shift, t))
     targets = ids.reshape(-1).index_select(0, positions)
+    if kernel == "liger" and not entropy:  # the fused kernel has no entropy
+        return spread(liger_logp(rows, targets, head), positions, b, t), None
     size = chunk_rows(vocabulary(head), budget_mb)
     if len(positions) <= size:  # also the empty case
         logp, ent = score_chunk(rows, targets, head, entropy)
@@ -205,6 +211,7 @@ class TokenScorer:
     layers: int
     attention_rows: Literal["token", "predictor"] = "token"  # D10; differ only when shifted
     budget_mb: float = BUDGET_MB
+    kernel: Kernel = "torch"
 
     def __call__(
         self,
@@ -231,6 +238,7 @@ class TokenScorer:
             score_ids=batch.ids,
             score_mask=hidden,
             score_mb=self.budget_mb,
+            score_kernel=self.kernel,
             **asked,
         )
         return Signals(out.logp, out.entropy, out.attention, rows, out.received)
