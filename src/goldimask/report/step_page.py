@@ -78,11 +78,11 @@ def step_record(
         "keep": int(c.keep[row]),
         "budget": int(c.budget()[row]),
         "scale": sig(float(out.weights.scale[row]), 6),
-        "loss": sig(float(out.per_example[row]), 6),
+        "loss": finite(float(out.per_example[row]), 6),
         "n_eff": sig(float(weight.sum() ** 2 / max(float(weight @ weight), 1e-300)))
         if len(weight)
         else 0.0,
-        "cap": getattr(getattr(method, "weigh", None), "cap", None),
+        "cap": finite(getattr(getattr(method, "weigh", None), "cap", None)),
         "seconds": {phase: sig(x, 3) for phase, x in out.seconds.items()},
         "tokens": {
             **token_table(tokenizer, ids.tolist(), special),
@@ -96,7 +96,7 @@ def step_record(
         "weight": floats(weight),
     }
     record |= reveal_part(out, row, cut)
-    return record | attention_part(out, batch, row, cut, method, reference, supporters)
+    return record | attention_part(out, batch, row, cut, reference, supporters)
 
 
 def cut_row(out: StepOutput, batch: Batch, row: int) -> Row:
@@ -113,7 +113,12 @@ def values(tensor: Any, row: int, cut: Row, positions: np.ndarray) -> np.ndarray
 
 def floats(array: np.ndarray) -> list[float | None]:
     """Four digits each; what is not finite (a forgotten signal) becomes null."""
-    return [sig(float(x)) if np.isfinite(x) else None for x in array]
+    return [finite(float(x)) for x in array]
+
+
+def finite(x: float | None, digits: int = 4) -> float | None:
+    """A rounded number; None for an absent, infinite or undefined one, which JSON cannot hold."""
+    return None if x is None or not np.isfinite(x) else sig(x, digits)
 
 
 def reveal_part(out: StepOutput, row: int, cut: Row) -> dict[str, Any]:
@@ -134,7 +139,6 @@ def attention_part(
     batch: Batch,
     row: int,
     cut: Row,
-    method: Method | str,
     reference: Signals | None,
     top: int,
 ) -> dict[str, Any]:
@@ -149,7 +153,7 @@ def attention_part(
     if not np.array_equal(rows[rows >= 0], cut.at[cut.masked]):
         return nothing  # a reference with other candidates says nothing about this step
     n = len(cut.masked)
-    a = s.attention[row, :n].double().cpu().numpy()[:, cut.at[cut.masked]]  # [N, N]
+    a = s.attention[row, :n].cpu().numpy()[:, cut.at[cut.masked]].astype(np.float64)  # [N, N]
     np.fill_diagonal(a, 0.0)
     place = {int(x): i for i, x in enumerate(cut.masked)}
     revealed = [place[int(x)] for x in cut.revealed]
@@ -167,7 +171,9 @@ def attention_part(
         return part
     order = [place[x] for x in reveal_part(out, row, cut)["order"]]
     example_id = int(batch.example_id[row])
-    return part | {"objective": objective_part(a, before, order, method, example_id)}
+    return part | {
+        "objective": objective_part(a, before, order, out.extra.get("objective"), example_id)
+    }
 
 
 def strongest(line: np.ndarray, positions: np.ndarray, top: int) -> list[float]:
@@ -177,16 +183,11 @@ def strongest(line: np.ndarray, positions: np.ndarray, top: int) -> list[float]:
 
 
 def objective_part(
-    a: np.ndarray, before: np.ndarray, order: list[int], method: Method | str, example_id: int
+    a: np.ndarray, before: np.ndarray, order: list[int], curves: Any, example_id: int
 ) -> dict[str, Any]:
-    """F of the chosen order and of random ones, under the method's own curves or the paper's."""
-    select = getattr(method, "select", None)
-    select = getattr(select, "maximiser", select)  # recall wraps a maximiser
-    select = select if hasattr(select, "priority") else getattr(method, "select", None)
-    own = isinstance(getattr(select, "priority", None), Priority)
-    priority: Priority = getattr(select, "priority", None) if own else Priority()  # type: ignore
-    support = getattr(select, "support", None)
-    support = support if isinstance(support, Support) else Support()
+    """F of the chosen order and of random ones; `curves` are the method's own, or the paper's."""
+    own = isinstance(curves, tuple)
+    priority, support = curves if own else (Priority(), Support())
     paths = against_random(a, priority(before), order, support, example_id)
     return {
         "own": own,

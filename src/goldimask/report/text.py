@@ -52,7 +52,7 @@ def hidden(char: str) -> bool:
 
 
 def name_of(char: str) -> str:
-    return unicodedata.name(char, f"code point {ord(char):04X}").lower()
+    return unicodedata.name(char, "").lower() or f"code point {ord(char):04X}"
 
 
 def token_runs(tokenizer: Any, token: int) -> list[Run]:

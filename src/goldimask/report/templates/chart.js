@@ -47,6 +47,8 @@ GM.chart = (spec) => {
     if (layer.horizontal !== undefined) svg.append(GM.svg('path', { class: 'rule', d: `M${left} ${Y(layer.horizontal)}H${w - right}` }));
     if (layer.note) svg.append(GM.svg('text', { x: w - right, y: Y(layer.horizontal) - 4, 'text-anchor': 'end', text: layer.note }));
   }
+  const rule = svg.querySelector('[data-rule]');
+  svg.moveRule = (x) => { if (rule) rule.setAttribute('d', `M${X(x)} ${top}V${h - bottom}`); };
   return svg;
 };
 

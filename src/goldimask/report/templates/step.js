@@ -50,8 +50,8 @@ GM.stepGroup = (data, group) => {
     const r = view.record;
     strip.show(view, k);
     detailNow();
+    if (!all) { GM.updateCharts(charts, view, k); return; }
     GM.clear(charts, GM.stepCharts(view, k));
-    if (!all) return;
     GM.clear(facts, GM.facts([
       ['t', r.t], ['over-masking ρ', r.rho], ['supervisable L', r.length], ['masked |C|', view.probe.masked.length],
       ['revealed |R|', r.order.length], ['targets |S|', r.targets.length], ['F(R)', r.objective ? r.objective.value : '–'],
@@ -69,7 +69,8 @@ GM.stepGroup = (data, group) => {
     key('revealed', 'revealed, with its place in the order'), key('target', 'target; bar above: weight; ticks below: p before (short) and after (long)'));
   const small = GM.el('p', { class: 'note', text: `Attention is kept for the ${data.supporters} strongest revealed tokens of each target; S is the whole mass. ${data.left_out || ''}` });
   const root = GM.el('div', {}, GM.el('div', { class: 'row noprint' }, methodBox.box),
-    GM.el('div', { class: 'row noprint' }, times.length > 1 ? timeBox.box : null, stepBox.box), facts, legend, strip.box, small, detail, charts, lanes, table);
+    GM.el('div', { class: 'row noprint' }, times.length > 1 ? timeBox.box : null, stepBox.box), facts, legend,
+    GM.el('div', { class: 'stage' }, GM.el('div', {}, strip.box, small), detail), charts, lanes, table);
   show();
   return root;
 };

@@ -80,8 +80,24 @@ GM.stepCharts = (view, k) => {
       x: { min: 0, max: 1, label: 'p before' }, y: { min: 0, max: 1, label: 'p after' },
       layers: [{ line: [[0, 0], [1, 1]], class: 's5 dot' }, { points }],
     })));
+    const gains = points.map((q) => ({ ...q, x: Number(Math.log(q.y / q.x).toPrecision(4)), y: view.weight(q.i), r: 3.2 })).filter((q) => Number.isFinite(q.x));
+    const xs = gains.map((q) => q.x), low = Math.min(0, ...xs), high = Math.max(0.01, ...xs);
+    figures.push(GM.figure('Weight by gain', 'log p after − log p before', GM.chart({
+      label: `weights of ${gains.length} targets by their gain`,
+      x: { min: low, max: high, label: 'gain (nats)' }, y: { min: 0, max: Math.max(1, view.top) * 1.08, label: 'weight' },
+      layers: [{ points: gains }, record.cap ? { horizontal: Math.min(record.cap, view.top * 1.06), note: record.cap <= view.top * 1.06 ? `cap ${record.cap}` : '' } : {}],
+    })));
   }
   return figures;
+};
+
+// Moving the reveal slider changes states and rules, not the charts themselves.
+GM.updateCharts = (host, view, k) => {
+  for (const svg of host.querySelectorAll('svg[role="img"]')) svg.moveRule(k);
+  for (const dot of host.querySelectorAll('.pt[data-i]')) {
+    const self = dot.classList.contains('self') ? ' self' : '';
+    dot.setAttribute('class', `pt ${view.state(Number(dot.dataset.i), k)}${self}`);
+  }
 };
 
 // All methods at one noise level: a lane of cells per method, one cell per response token.
