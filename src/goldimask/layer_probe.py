@@ -113,15 +113,21 @@ def within_target_r2(y: np.ndarray, x: np.ndarray, data: Observations) -> float:
     scores = []
     for half in (0, 1):
         fit, judge = data.example % 2 == half, data.example % 2 != half
+        whole = _slope(x[:, fit], y[:, fit], 0.0)
         error = 0.0
         for b in range(len(BINS) + 1):
             f, j = fit & (data.bin == b), judge & (data.bin == b)
-            square = float((x[:, f] ** 2).sum())
-            slope = float((x[:, f] * y[:, f]).sum()) / square if square > 0 else 0.0
+            # a bin without data in this half takes the slope of the whole half
+            slope = _slope(x[:, f], y[:, f], whole)
             error += float(((y[:, j] - slope * x[:, j]) ** 2).sum())
         total = float((y[:, judge] ** 2).sum())
         scores.append(1.0 - error / total if total > 0 else 0.0)
     return float(np.mean(scores))
+
+
+def _slope(x: np.ndarray, y: np.ndarray, otherwise: float) -> float:
+    square = float((x**2).sum())
+    return float((x * y).sum()) / square if square > 0 else otherwise
 
 
 def _measure(

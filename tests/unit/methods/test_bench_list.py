@@ -1,0 +1,87 @@
+"""`goldimask list` and `goldimask bench step`: one JSON object, the promised keys."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from goldimask.cli.app import app
+from goldimask.cli.list import list_app
+from goldimask.presets import PRESETS
+
+
+@pytest.mark.parametrize("kind", ["methods", "backbones", "tasks", "recipes"])
+def test_list_prints_one_object(kind):
+    result = CliRunner().invoke(list_app, [kind, "--json"])
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)[kind]
+    assert rows and all(row["name"] and row["summary"] for row in rows)
+    human = CliRunner().invoke(list_app, [kind], env={"COLUMNS": "200"})
+    assert human.exit_code == 0 and rows[0]["name"] in human.stdout
+
+
+def test_list_methods_has_everything():
+    rows = {
+        r["name"]: r
+        for r in json.loads(CliRunner().invoke(list_app, ["methods", "--json"]).stdout)["methods"]
+    }
+    assert list(rows) == PRESETS.names()
+    paper = {
+        "vanilla": 1.0,
+        "cart": 1.01,
+        "gift": 1.17,
+        "agdo": 1.17,
+        "lift-2": 1.24,
+        "goldimask-d": 1.21,
+        "goldimask-r": 1.23,
+    }
+    for name, cost in paper.items():
+        assert rows[name]["paper_cost"] == cost
+    assert all(row["passes"] in (1, 2) and row["paper"] for row in rows.values())
+
+
+def test_recipes_of_the_working_folder_are_listed(tmp_path, monkeypatch):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "mine.yaml").write_text("# My own run.\nseed: 1\n")
+    monkeypatch.chdir(tmp_path)
+    rows = json.loads(CliRunner().invoke(list_app, ["recipes", "--json"]).stdout)["recipes"]
+    assert {"name": "mine", "summary": "My own run.", "source": "./recipes"} in rows
+
+
+def test_listing_methods_does_not_load_torch():
+    code = (
+        "import sys; from goldimask.cli.list import methods; methods(as_json=True); "
+        "assert not {'torch', 'transformers', 'numba'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_bench_step_record():
+    from goldimask.bench.step import bench_step
+    from goldimask.tiny.pretrain import new_backbone
+    from goldimask.tiny.recipe import ModelSection
+
+    backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=0)
+    names = ["cart", "agdo", "goldimask-d", "goldimask-a"]
+    result = bench_step(backbone, names, rounds=2, batch_size=4, batches=1)
+    json.dumps(result, allow_nan=False)
+    assert list(result["methods"]) == ["vanilla", *names]
+    vanilla, d = result["methods"]["vanilla"], result["methods"]["goldimask-d"]
+    assert vanilla["ratio"] == vanilla["limit"] == 1.0
+    assert set(d) >= {"ratio", "limit", "capture_share", "selection_share", "weighting_share"}
+    assert d["limit"] > 1.0 and d["passes"] == 2 and d["paper"] == 1.21
+    assert result["methods"]["goldimask-a"]["limit"] == 1.0
+    for row in result["methods"].values():
+        shares = row["capture_share"] + row["selection_share"] + row["weighting_share"]
+        assert 0.0 <= shares < 1.0
+    assert not any(p.grad is not None and p.grad.isnan().any() for p in backbone.model.parameters())
+
+
+def test_bench_step_names_an_unknown_method():
+    result = CliRunner().invoke(app, ["bench", "step", "--methods", "goldimask-z", "--json"])
+    assert result.exit_code != 0
