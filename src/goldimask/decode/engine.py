@@ -15,13 +15,16 @@ product).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from goldimask.decode.caches import Store, cached_logits
 from goldimask.decode.forward import Decodable, exact_logits
-from goldimask.decode.prompts import make_settings, render, sample_ids
+from goldimask.decode.lean import lean_logits, lean_parts
+from goldimask.decode.prompts import check_lengths, make_settings, render, sample_ids
 from goldimask.decode.rows import Row, advance, commit, new_row, prepare, window
 from goldimask.decode.rules import Decoder
 from goldimask.decode.scores import Scores, score_rows
@@ -31,6 +34,7 @@ from goldimask.keys import Keys, Stream
 from goldimask.step import module_mode
 
 Watch = Callable[[int, Commit], None]
+Logits = Callable[[Sequence[Row], Sequence[np.ndarray]], torch.Tensor]  # rows, windows -> [n, V]
 
 
 def decode(
@@ -90,19 +94,14 @@ def decode_iter(
     if batch_size < 1:
         raise GoldimaskError(f"batch_size: expected a whole number >= 1, got {batch_size!r}")
     ids = render(backbone, prompts, prefill)
+    check_lengths(ids, settings.length, backbone.max_length)
     streams = sample_ids(ids) if samples is None else [int(s) for s in samples]
     if len(streams) != len(ids):
-        raise GoldimaskError(
-            f"samples: expected {len(ids)} ids, one per prompt, got {len(streams)}"
-        )
-    for i, prompt in enumerate(ids):
-        if not len(prompt):  # all masks: every prediction is equal and rounding would decide
-            raise GoldimaskError(f"prompts[{i}]: no tokens; begin with at least one, such as BOS")
-        if len(prompt) + settings.length > backbone.max_length:
-            raise GoldimaskError(
-                f"prompts[{i}]: {len(prompt)} tokens and a response of {settings.length} exceed "
-                f"the backbone's {backbone.max_length}; shorten the prompt or the length"
-            )
+        raise GoldimaskError(f"samples: expected {len(ids)}, one per prompt, got {len(streams)}")
+    store: Store = {}
+    training = any(m.training for m in backbone.model.modules())  # asked once: it takes a while
+    with module_mode(backbone.model, train=not training):  # a no-op unless training
+        logits = model_call(backbone, settings, max(map(len, ids), default=0), store)
     keys = Keys(settings.seed)
     # longest first: rows of like length share a batch, and memory trouble shows at once
     waiting = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)[::-1]
@@ -113,35 +112,47 @@ def decode_iter(
             rng = keys.rng(streams[i], Stream.DECODE)
             active.append(new_row(i, streams[i], ids[i], settings, backbone.mask_id, rng))
         if settings.length:
-            tick(backbone, active, rule, settings, watch)
-        still = []
-        for row in active:
+            with torch.inference_mode(), module_mode(backbone.model, train=not training):
+                tick(logits, active, rule, settings, backbone.mask_id, watch)
+        going, active = active, []
+        for row in going:
             if settings.length == 0 or advance(row, settings, end_ids(backbone), backbone.pad_id):
+                store.pop(row.index, None)
                 yield row.index, result(backbone, row, settings)
             else:
-                still.append(row)
-        active = still
+                active.append(row)
+
+
+def model_call(backbone: Decodable, settings: Settings, prompt: int, store: Store) -> Logits:
+    """The pass that serves these settings: cached, lean, or the model's own."""
+    if settings.cache != "none":
+        return partial(cached_logits, backbone, settings=settings, store=store)
+    if settings.engine == "auto":
+        lean = lean_parts(backbone, prompt + settings.length)
+        if lean is not None:
+            return partial(lean_logits, lean, settings=settings, mask_id=backbone.mask_id)
+    return partial(exact_logits, backbone, settings=settings)
 
 
 def tick(
-    backbone: Decodable,
+    model: Logits,
     rows: Sequence[Row],
     decoder: Decoder,
     settings: Settings,
+    mask_id: int,
     watch: Watch | None = None,
 ) -> None:
     """One step of every active example."""
     for row in rows:
         prepare(row, decoder, settings)
     windows = [window(row, settings) for row in rows]
-    with torch.inference_mode(), module_mode(backbone.model, train=False):
-        logits = exact_logits(backbone, rows, windows, settings)  # [n, V]
-        scores = look(logits, rows, windows, decoder, settings, backbone.mask_id)
+    logits = model(rows, windows)  # [n, V]
+    scores = look(logits, rows, windows, decoder, settings, mask_id)
     start = 0
     for row, where in zip(rows, windows, strict=True):
         part = slice(start, start + len(where))
         mine = Scores(scores.token[part], scores.confidence[part], scores.score[part])
-        made = commit(row, where, mine, decoder, settings, backbone.mask_id)
+        made = commit(row, where, mine, decoder, settings, mask_id)
         if watch is not None:
             watch(row.index, made)
         start += len(where)

@@ -1,7 +1,7 @@
 """One model call for the active examples, with the LM head on the rows of their windows alone.
 
-The model's `logits_mask` takes token positions; which row predicts a position (its own in LLaDA, the
-one before in Dream) is the backbone's business. Examples of unequal length are padded on either
+The model's `logits_mask` takes token positions; which row predicts a position (its own in LLaDA,
+the one before in Dream) is the backbone's business. Examples of unequal length are padded on either
 side; padding is never attended and positions count real tokens, so that an example sees the same
 arithmetic in any batch.
 With guidance w the batch holds every example twice, the second time with its prompt masked, and

@@ -1,8 +1,8 @@
-"""The straightforward decoder: what `engine` must agree with, and what the benchmark measures against.
+"""The straightforward decoder: what `engine` must agree with and what the benchmark compares.
 
 One forward of the whole padded batch per step, logits of all positions, float64 softmax over all of
-them, blocks in lock step (a finished row waits for the slowest), no compaction. The rules are stated
-literally, one position at a time. Greedy only.
+them, blocks in lock step (a finished row waits for the slowest), no compaction. The rules are
+stated literally, one position at a time. Greedy only.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def plain_decode(
     settings: Settings,
     block_steps: int | None = None,
 ) -> list[tuple[list[int], int]]:
-    """(tokens, steps) per prompt; `block_steps` is the step quota of every block, if there is one."""
+    """(tokens, steps) per prompt; `block_steps` is the number of steps of a block with quotas."""
     width = max(len(p) for p in prompts)
     device = next(backbone.model.parameters()).device
     total = width + settings.length

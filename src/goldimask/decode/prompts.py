@@ -45,6 +45,18 @@ def _ids(backbone: Decodable, prompt: Any, index: int) -> list[int]:
     )
 
 
+def check_lengths(prompts: Sequence[np.ndarray], length: int, most: int) -> None:
+    """Every canvas must begin with a token and fit the backbone."""
+    for i, prompt in enumerate(prompts):
+        if not len(prompt):  # all masks: every prediction is equal and rounding would decide
+            raise GoldimaskError(f"prompts[{i}]: no tokens; begin with at least one, such as BOS")
+        if len(prompt) + length > most:
+            raise GoldimaskError(
+                f"prompts[{i}]: {len(prompt)} tokens and a response of {length} exceed the "
+                f"backbone's {most}; shorten the prompt or the length"
+            )
+
+
 def sample_ids(prompts: Sequence[np.ndarray]) -> list[int]:
     """A stream per prompt from its content, so that it samples alike in any batch.
 
@@ -96,6 +108,7 @@ def _check(s: Settings, rule: Decoder) -> None:
     require(0 < s.eps < 1, "eps", "a time in (0, 1)")
     require(0 <= s.cfg < float("inf"), "cfg", "a guidance weight >= 0")
     require(s.cache in ("none", "prefix", "dual"), "cache", "none, prefix or dual")
+    require(s.engine in ("auto", "model"), "engine", "auto or model")
     require(s.padding_side in ("left", "right"), "padding_side", "left or right")
     if s.max_steps is not None:
         require(_whole(s.max_steps) and s.max_steps >= 1, "max_steps", "a whole number >= 1")

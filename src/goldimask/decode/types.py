@@ -30,6 +30,7 @@ class Settings:
     eos_stop: bool = False  # leave once a finished block holds an end token
     max_steps: int | None = None  # cap on model calls per example; `length` when None
     cache: Cache = "none"  # prefix | dual: approximate
+    engine: Literal["auto", "model"] = "auto"  # model: always through the model's own forward
     padding_side: Literal["right", "left"] = "right"
     seed: int = 0
 

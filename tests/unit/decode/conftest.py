@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from builders import WRITERS
 
+from builders import WRITERS
 from goldimask.backbones import Backbone, load_backbone
 
 FAMILIES = ("llada", "dream")
