@@ -43,6 +43,7 @@ def collate(
         "valid": torch.from_numpy(valid),
         "example_id": torch.tensor([e.example_id for e in examples], dtype=torch.int64),
         "padded": not bool(valid.all()),
+        "tokens": sum(len(e) for e in examples),
         "epoch": epoch,
     }
 

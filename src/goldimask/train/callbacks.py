@@ -31,7 +31,8 @@ class MetricsFile(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero and self.path.exists():
-            kept = [x for x in self.path.read_text().splitlines() if _step(x) <= state.global_step]
+            lines = self.path.read_text().splitlines()
+            kept = [x for x in lines if _step(x) <= state.global_step and "train_runtime" not in x]
             self.path.write_text("".join(f"{x}\n" for x in kept))
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:

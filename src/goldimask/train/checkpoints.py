@@ -1,26 +1,38 @@
 """Checkpoints that are either whole or not there.
 
-The last file written into a checkpoint is its seal: the size and hash of every other file. A folder
-without a seal, or whose files do not match it, is what a kill, a full disk or a bad disk left
-behind; it is reported and passed over for the one before it. Older checkpoints are removed only
-after the new one is sealed.
+A checkpoint is written under `.writing/`, sealed with the size and hash of every file, and renamed.
+A kill or a full disk during the save leaves the previous checkpoints as they were. A folder whose
+files do not match its seal (a bad disk, a careless copy) is reported and passed over for the one
+before it. Older checkpoints are removed only after the new one has its name.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from goldimask.files import write_json
 
 SEAL = "complete.json"
+WRITING = ".writing"
 
 
 def seal(folder: Path) -> None:
     """Declare a checkpoint complete."""
     write_json(folder / SEAL, {"files": _files(folder)})
+
+
+def publish(written: Path, target: Path) -> None:
+    """Seal what was written under a temporary name and give it its own."""
+    seal(written)
+    if target.exists():  # a damaged one that a resumed run writes again
+        shutil.rmtree(target)
+    os.replace(written, target)
+    shutil.rmtree(written.parent, ignore_errors=True)
 
 
 def damage(folder: Path) -> str | None:

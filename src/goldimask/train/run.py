@@ -3,36 +3,50 @@
     runs/x/  recipe.yaml  manifest.json  metrics.jsonl  trainer_state.json  tensorboard/
              adapter/ or model/   checkpoint-N/
 
-A run works in `runs/x.partial` and takes its name when it is complete. A run that fails before its
-first checkpoint leaves nothing behind; one that fails later keeps its checkpoints for `--resume`.
+Every process of a distributed run executes `train`; rank 0 owns the folder (`folders.py`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from goldimask.backbones import Backbone, load_backbone, save_backbone
 from goldimask.build import build_method
-from goldimask.config import Recipe, parse_recipe, read_yaml, recipe_dict, recipe_yaml
-from goldimask.data.batches import EpochSampler, pad_share
+from goldimask.config import Recipe, recipe_dict
 from goldimask.data.examples import DataReport, data_hash, load_examples, split
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json, write_text
+from goldimask.keys import Stream, torch_seed
 from goldimask.methods import Method
 from goldimask.step import MaskedStep
-from goldimask.train.arguments import training_arguments
+from goldimask.train import ranks
+from goldimask.train.arguments import check_trainer, training_arguments
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile
-from goldimask.train.checkpoints import last_sound
+from goldimask.train.describe import shown_examples, summary_lines
+from goldimask.train.folders import (
+    Folders,
+    check_folders,
+    complain,
+    differences,
+    read_start,
+    working_folder,
+)
+from goldimask.train.layers import resolve_layer
 from goldimask.train.manifest import manifest
+from goldimask.train.sharding import gather_parameters
+from goldimask.train.stopping import StopOnSignal, Stopped
+from goldimask.train.tracking import tracker_callbacks, tracker_names
 from goldimask.train.trainer import GoldiTrainer
 from goldimask.types import Example
+
+DROPOUT_COUNTER = 2  # keeps the dropout's seed apart from those of fresh weights
 
 
 @dataclass(frozen=True)
@@ -50,14 +64,16 @@ class Prepared:
 def prepare(recipe: Recipe) -> Prepared:
     """Build the objects of a recipe; every mistake in it surfaces here."""
     method = build_method(recipe.method)
+    tracker_names(check_trainer(recipe.trainer).get("report_to"))
     section = recipe.backbone
     backbone = load_backbone(
         section.path or section.name,
         dtype=None if section.dtype == "auto" else section.dtype,
+        device=own_device(),
         attn=section.attn,
         quant=section.quant,
     )
-    examples, report = load_examples(recipe.data, backbone)
+    examples, report = load_examples(recipe.data, backbone, seed=recipe.seed)
     train, validation = split(examples, recipe.data.validation, recipe.seed)
     if recipe.lora is not None:
         from goldimask.lora import LoraSettings, add_lora
@@ -68,46 +84,110 @@ def prepare(recipe: Recipe) -> Prepared:
     return Prepared(recipe, method, backbone, train, validation, report)
 
 
+def own_device() -> str | None:
+    """The accelerator of this process when there are several of each."""
+    local = os.environ.get("LOCAL_RANK")
+    if ranks.world() == 1 or local is None or not torch.accelerator.is_available():
+        return None
+    found = torch.accelerator.current_accelerator()
+    return None if found is None else f"{found.type}:{local}"
+
+
 def train(
-    recipe: Recipe, *, resume: bool = False, say: Callable[[str], None] = lambda _: None
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    allow_changes: bool = False,
+    show: int = 0,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run a recipe to the end and return its summary."""
-    output = Path(recipe.output)
-    partial = output.with_name(output.name + ".partial")
-    check_folders(recipe, output, partial, resume)
+    """Run a recipe to the end and return its summary.
+
+    `resume` continues an unfinished run from its last sound checkpoint, bit for bit;
+    `allow_changes` lets it go on with another recipe. `show` prints that many examples first.
+    """
+    ranks.start()
+    if ranks.rank() != 0:
+        say = lambda _: None  # noqa: E731
+    folders = Folders(Path(recipe.output))
+    checkpoint = ranks.on_main(lambda: check_folders(recipe, folders, resume, allow_changes, say))
+    before = read_start(folders.partial) if checkpoint else {}
     ready = prepare(recipe)
-    for line in describe(ready):
+    facts = (recipe, ready.method, ready.backbone, ready.train, ready.validation, ready.report)
+    for line in summary_lines(*facts) + shown_examples(
+        ready.backbone, ready.train, show, recipe.seed
+    ):
         say(line)
-    with working_folder(partial, say):
-        write_text(partial / "recipe.yaml", recipe_yaml(recipe))
-        trainer, bar = make_trainer(ready, partial)
-        try:
-            trainer.train(resume_from_checkpoint=str(last_sound(partial, say)) if resume else None)
-        finally:
-            bar.close()
-        if trainer.is_world_process_zero():
-            summary = finish(ready, trainer, partial)
-    trainer.accelerator.wait_for_everyone()
-    if trainer.is_world_process_zero():
-        os.replace(partial, output)
-        return {"output": str(output), **summary}
-    return {"output": str(output)}
+    method, layers = resolve_layer(
+        ready.method,
+        ready.backbone,
+        ready.validation,
+        ready.train,
+        recipe.seed,
+        before.get("layers"),
+        say,
+    )
+    ready = replace(ready, method=method)
+    start = {"data_hash": data_hash(ready.train), "world_size": ranks.world(), "layers": layers}
+    if checkpoint:
+        complain(start_changes(ready, before, start), allow_changes, say)
+    ranks.wait()
+    with working_folder(folders.partial, recipe, start, say):
+        ranks.wait()
+        trainer = run_trainer(ready, folders.partial, checkpoint)
+        summary = finish(ready, trainer, folders.partial, start)
+    ranks.wait()
+    if ranks.rank() == 0:
+        os.replace(folders.partial, folders.output)
+    return {"output": str(folders.output), **summary}
+
+
+def start_changes(ready: Prepared, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What would make a resumed run another one; processes matter only where dropout draws."""
+    lora = ready.recipe.lora
+    kept = ["data_hash"] + ["world_size"] * bool(lora and lora.dropout)
+    return differences({k: before.get(k) for k in kept}, {k: now.get(k) for k in kept})
+
+
+def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> GoldiTrainer:
+    """Train to the last step; a signal ends it earlier, with a checkpoint."""
+    trainer, bar = make_trainer(ready, folder)
+    stopper = StopOnSignal()
+    trainer.add_callback(stopper)
+    torch.manual_seed(torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, ranks.rank()))
+    stopper.install()
+    try:
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    finally:
+        stopper.remove()
+        bar.close()
+    if stopper.stopped:
+        raise Stopped(
+            f"stopped by {stopper.caught or 'another process'} after step "
+            f"{trainer.state.global_step} of {trainer.state.max_steps}; a checkpoint was saved. "
+            "Continue with the same command and --resume"
+        )
+    return trainer
 
 
 def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
-    from torch.utils.tensorboard import SummaryWriter
-    from transformers import PrinterCallback
-    from transformers.integrations.integration_utils import TensorBoardCallback
+    from transformers import EarlyStoppingCallback, PrinterCallback
 
     recipe = ready.recipe
-    bar = Bar(f"{recipe.method.preset}")
+    bar = Bar(recipe.method.preset)
     args = training_arguments(recipe, folder, bool(ready.validation))
     callbacks: list[Any] = [LastStep(), MetricsFile(folder / "metrics.jsonl"), bar]
-    trackers = recipe.trainer.get("report_to", ["tensorboard"])
-    trackers = [trackers] if isinstance(trackers, str) else list(trackers)
-    if "tensorboard" in trackers:
-        callbacks.append(TensorBoardCallback(SummaryWriter(str(folder / "tensorboard"))))
+    if ranks.rank() == 0:
+        name = Path(recipe.output).name
+        callbacks += tracker_callbacks(recipe.trainer.get("report_to"), folder, name)
+    if recipe.evaluation.patience is not None:
+        if not args.load_best_model_at_end:
+            raise GoldimaskError(
+                "evaluation.patience: needs held-out examples and "
+                "trainer.load_best_model_at_end=true"
+            )
+        callbacks.append(EarlyStoppingCallback(recipe.evaluation.patience))
     trainer = GoldiTrainer(
         model=ready.backbone.model,
         args=args,
@@ -126,10 +206,13 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     return trainer, bar
 
 
-def finish(ready: Prepared, trainer: GoldiTrainer, folder: Path) -> dict[str, Any]:
-    """Write what a finished run consists of; the model is the best one when the recipe asks for
-    it.
-    """
+def finish(
+    ready: Prepared, trainer: GoldiTrainer, folder: Path, start: dict[str, Any]
+) -> dict[str, Any]:
+    """Write what a finished run consists of; the model is the best one when the recipe says so."""
+    gather_parameters(trainer.model, only_trainable=ready.recipe.lora is not None)
+    if ranks.rank() != 0:
+        return {}
     if ready.recipe.lora is not None:
         from goldimask.lora import save_adapter
 
@@ -147,81 +230,20 @@ def finish(ready: Prepared, trainer: GoldiTrainer, folder: Path) -> dict[str, An
         "examples": len(ready.train),
         "validation_examples": len(ready.validation),
         "seed": ready.recipe.seed,
-        "data_hash": data_hash(ready.train),
+        "data_hash": start["data_hash"],
         "eval_loss_first": held_out[0] if held_out else None,
         "eval_loss_best": min(held_out) if held_out else None,
         "eval_loss_last": held_out[-1] if held_out else None,
     }
-    write_json(folder / "manifest.json", manifest(**summary, recipe=recipe_dict(ready.recipe)))
+    facts = {
+        **summary,
+        "world_size": ranks.world(),
+        "attention_layer": ready.method.attention_layer,
+        "layer_probe": start["layers"],
+        "recipe": recipe_dict(ready.recipe),
+    }
+    write_json(folder / "manifest.json", manifest(**facts))
     return summary
-
-
-def describe(ready: Prepared) -> list[str]:
-    """What is about to be trained, in a few lines."""
-    recipe, lengths = ready.recipe, sorted(len(e) for e in ready.train)
-    sampler = EpochSampler(
-        [len(e) for e in ready.train],
-        recipe.global_batch_size,
-        recipe.seed,
-        recipe.data.group_by_length,
-    )
-    share = pad_share(ready.train, sampler, recipe.global_batch_size, recipe.data.pad_to_multiple)
-    targets = sum(sum(e.supervisable) for e in ready.train) / len(ready.train)
-    middle = lengths[len(lengths) // 2]
-    return [
-        f"data      {', '.join(ready.report.lines())}: {len(ready.train)} to train on, "
-        f"{len(ready.validation)} held out",
-        f"lengths   {lengths[0]} to {lengths[-1]} tokens, median {middle}; "
-        f"{targets:.0f} supervisable on average; {share:.1%} padding",
-        f"backbone  {ready.backbone.name}, {ready.backbone.layers} blocks",
-        f"method    {recipe.method.preset}, {1 + bool(ready.method.needs)} forward pass(es) a step",
-    ]
-
-
-def check_folders(recipe: Recipe, output: Path, partial: Path, resume: bool) -> None:
-    """Refuse to overwrite a finished run, and to resume what is not there or was something else."""
-    if output.exists():
-        raise GoldimaskError(f"output: '{output}' exists; choose another output=... or remove it")
-    if not resume:
-        if partial.exists():
-            raise GoldimaskError(
-                f"output: '{partial}' holds an unfinished run; continue with --resume or remove it"
-            )
-        return
-    if last_sound(partial) is None:
-        raise GoldimaskError(
-            f"--resume: '{partial}' holds no complete checkpoint; start without --resume"
-        )
-    before = parse_recipe(read_yaml(partial / "recipe.yaml"), str(partial / "recipe.yaml"))
-    changed = differences(recipe_dict(before), recipe_dict(recipe))
-    if changed:
-        raise GoldimaskError("--resume: the unfinished run differs in " + "; ".join(changed))
-
-
-def differences(a: dict[str, Any], b: dict[str, Any], at: str = "") -> list[str]:
-    """Keys whose values differ between two recipes, with both values."""
-    found = []
-    for key in sorted(a.keys() | b.keys()):
-        left, right = a.get(key), b.get(key)
-        if isinstance(left, dict) and isinstance(right, dict):
-            found += differences(left, right, f"{at}{key}.")
-        elif left != right:
-            found.append(f"{at}{key} ({left!r} then, {right!r} now)")
-    return found
-
-
-@contextmanager
-def working_folder(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Make the folder of an unfinished run; take it away again if it fails without a checkpoint."""
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        if last_sound(folder) is None:
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            say(f"checkpoints are kept in '{folder}'; continue with --resume")
-        raise
 
 
 def read_manifest(run: Path) -> dict[str, Any]:

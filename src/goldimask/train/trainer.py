@@ -4,25 +4,26 @@
 
 What the subclass changes, and why:
   * `loss_is_scaled_for_ga = False`: the loss is a micro-batch mean, so the Trainer must divide it
-  by
-    the accumulation count (left to guess, it would not, and gradients would be too large);
+    by the accumulation count (left to guess, it would not, and gradients would be too large);
   * the sampler: the order depends on (seed, epoch) only, and every item carries its epoch;
   * `evaluate`: the fixed bank of noise levels and masks, summed exactly per example, so that the
-  figure
-    depends neither on the batch size nor on the number of ranks and repeats bit for bit (D14);
-  * checkpoints hold the state of the method, keep the parameter names of the running model, and are
-    sealed when complete (`checkpoints.py`);
-  * non-finite losses end the run and leave the ids of the examples behind.
+    figure depends neither on the batch size nor on the number of ranks and repeats bit for bit;
+  * checkpoints hold the state of the method, keep the parameter names of the running model, and
+    get their name when they are complete (`checkpoints.py`);
+  * non-finite losses end the run and name the examples.
 """
 
 from __future__ import annotations
 
 import math
+import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.utils.data import Sampler
 from transformers import Trainer
@@ -33,26 +34,16 @@ from goldimask.data.batches import Collator, EpochDataset, EpochSampler, collate
 from goldimask.errors import RunFailed
 from goldimask.files import write_json
 from goldimask.keys import Keys
-from goldimask.methods import Method
 from goldimask.metrics import MetricPool, step_metrics
-from goldimask.noise import bank
-from goldimask.select.base import NoReveal
 from goldimask.step import MaskedStep, module_mode
-from goldimask.train.checkpoints import seal
+from goldimask.train.checkpoints import WRITING, damage, publish
+from goldimask.train.memories import joined_state, own_state, share_memory
+from goldimask.train.ranks import wait
+from goldimask.train.speed import Speed
+from goldimask.train.validation import make_judge
 from goldimask.types import Example
-from goldimask.weighting import Uniform
 
 METHOD_STATE = "method.safetensors"
-BANK_SEED = 20_260  # of the validation draws; one number for every run, so that runs compare
-
-
-def validation_method(section: EvaluationSection, method: Method) -> Method:
-    """What a checkpoint is judged by: the unweighted denoising loss on the bank, or the method
-    itself.
-    """
-    if section.objective == "method":
-        return method
-    return Method(bank(section.t_grid, BANK_SEED), NoReveal(), Uniform(), name="validation")
 
 
 class GoldiTrainer(Trainer):
@@ -76,19 +67,24 @@ class GoldiTrainer(Trainer):
     ) -> None:
         self.step = step
         self.evaluation = evaluation or EvaluationSection()
-        self.eval_step = MaskedStep(validation_method(self.evaluation, step.method), step.scorer)
+        self.validation = list(validation)
+        self.judge = make_judge(self.evaluation, step.method, self.validation, seed)
+        self.eval_step = MaskedStep(self.judge.method, step.scorer)
         self.keys_seed = seed
         self.global_batch_size = global_batch_size
         self.group_by_length = group_by_length
         self.pad_id, self.pad_to_multiple = pad_id, pad_to_multiple
-        self.validation = list(validation)
-        self.pool = MetricPool()
+        self.pool, self.speed = MetricPool(), Speed()
+        self.seen: list[int] = []  # examples since the ranks last shared a memory
+        self.writing = False
         super().__init__(
             train_dataset=EpochDataset(list(examples)),
             eval_dataset=EpochDataset(self.validation) if validation else None,
             data_collator=Collator(pad_id, pad_to_multiple),
             **trainer,
         )
+
+    # --- steps -----------------------------------------------------------------------------------
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int]:
         dataset = self.train_dataset
@@ -108,31 +104,48 @@ class GoldiTrainer(Trainer):
         if not torch.isfinite(out.loss.detach()):
             self._stop_on_non_finite(out.per_example, inputs)
         self.pool.add(step_metrics(out, batch))
+        self.speed.add(inputs["tokens"], batch.ids.numel())
+        if self.args.world_size > 1 and self.step.method.memory is not None:
+            self.seen += batch.example_id.tolist()
         return (out.loss, {"loss": out.loss}) if return_outputs else out.loss
 
     def _stop_on_non_finite(self, per_example: torch.Tensor, inputs: dict[str, Any]) -> None:
         ids = inputs["example_id"].tolist()
         bad = [i for i, x in zip(ids, per_example.tolist(), strict=True) if not math.isfinite(x)]
-        where = Path(str(self.args.output_dir)) / "non_finite.json"
-        record = {
-            "step": self.state.global_step,
-            "epoch": inputs["epoch"],
-            "batch": ids,
-            "bad": bad,
-        }
-        write_json(where, record)
+        step, epoch = self.state.global_step, inputs["epoch"]
+        record = {"step": step, "seed": self.keys_seed, "epoch": epoch, "batch": ids, "bad": bad}
+        write_json(self.root / "non_finite.json", record)
         raise RunFailed(
-            f"non-finite loss at step {self.state.global_step + 1} (example ids {bad}); the last "
+            f"non-finite loss at step {step + 1}, epoch {epoch} (example ids {bad}); the last "
             "checkpoint is kept. Try a lower trainer.learning_rate or look at these examples"
         )
+
+    def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
+        self.speed = Speed()
+        return super()._inner_training_loop(*args, **kwargs)
+
+    def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
+        super()._run_epoch(*args, **kwargs)
+        share_memory(self.step.method, self.seen)
+
+    def floating_point_ops(self, inputs: Any) -> int:
+        return 0  # the Trainer's estimate assumes one causal pass
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        if "loss" in logs:
+            reduce = self.accelerator.reduce if self.args.world_size > 1 else None
+            pooled = self.pool.pop(reduce, self.args.device)
+            logs = {**logs, **pooled, **self.speed.pop(reduce, self.args.device)}
+        super().log(logs, start_time)
+
+    # --- validation ------------------------------------------------------------------------------
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Mean validation loss over all held-out examples, on every rank the same number of
-        passes.
-        """
-        total, count = self._validation_sums()
+        """Mean validation loss over all held-out examples, the same on every rank."""
+        with self.speed.pause():
+            total, count = self._validation_sums()
         sums = torch.tensor([total, count], dtype=torch.float64, device=self.args.device)
         if self.args.world_size > 1:
             sums = self.accelerator.reduce(sums, "sum")
@@ -150,6 +163,7 @@ class GoldiTrainer(Trainer):
         chunks = [order[i : i + size] for i in range(0, len(order), size)]
         rounds = -(-len(chunks) // world)
         model: torch.nn.Module = self.model_wrapped  # type: ignore[assignment]
+        keys = self.judge.keys(self.state.global_step)
         losses: list[float] = []
         for turn in range(rounds):
             index = turn * world + self.args.process_index
@@ -160,10 +174,20 @@ class GoldiTrainer(Trainer):
                 module_mode(model, train=False),
                 self.compute_loss_context_manager(),
             ):
-                out = self.eval_step(model, to_batch(inputs)[0], Keys(BANK_SEED))
+                out = self.eval_step(model, to_batch(inputs)[0], keys)
             if index < len(chunks):
                 losses += out.per_example.double().tolist()
         return math.fsum(losses), float(len(losses))
+
+    # --- checkpoints -----------------------------------------------------------------------------
+
+    @property
+    def root(self) -> Path:
+        """The folder of the run."""
+        return Path(str(self.args.output_dir))
+
+    def _get_output_dir(self, trial: Any) -> str:
+        return str(self.root / WRITING) if self.writing else super()._get_output_dir(trial)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None
@@ -183,40 +207,82 @@ class GoldiTrainer(Trainer):
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
+        name = f"checkpoint-{self.state.global_step}"
+        began = time.perf_counter()
+        try:
+            self._write_checkpoint(model, trial, self.root / WRITING / name)
+            wait()
+            if self.args.should_save:
+                publish(self.root / WRITING / name, self.root / name)
+            wait()
+        except (OSError, SafetensorError, RuntimeError) as error:
+            if not _is_disk(error):
+                raise
+            shutil.rmtree(self.root / WRITING, ignore_errors=True)
+            raise RunFailed(
+                f"'{self.root / name}' could not be saved ({_first_line(error)}); earlier "
+                "checkpoints are untouched. Make room and continue with --resume"
+            ) from error
+        if self.args.should_save:
+            rotate_checkpoints(
+                output_dir=str(self.root),
+                save_total_limit=self.args.save_total_limit,
+                best_model_checkpoint=self.state.best_model_checkpoint,
+                use_mtime=False,
+            )
+        self.speed.skip(time.perf_counter() - began)
+
+    def _write_checkpoint(self, model: torch.nn.Module, trial: Any, folder: Path) -> None:
+        """Everything under the temporary name; nothing is rotated before it is published."""
+        share_memory(self.step.method, self.seen)
         limit, self.args.save_total_limit = self.args.save_total_limit, None
+        self.writing = True
         try:
             super()._save_checkpoint(model, trial)
         finally:
-            self.args.save_total_limit = limit
+            self.writing, self.args.save_total_limit = False, limit
+        state = joined_state(self.step.method)
         if not self.args.should_save:
             return
-        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
-        state = self.step.method.state_dict()
         if state:
             save_file(state, folder / METHOD_STATE)
-        seal(folder)
-        rotate_checkpoints(
-            output_dir=str(folder.parent),
-            save_total_limit=limit,
-            best_model_checkpoint=self.state.best_model_checkpoint,
-            use_mtime=False,
-        )
+        self._name_best(self.state.best_global_step)
+        self.state.save_to_json(str(folder / "trainer_state.json"))
+
+    def _name_best(self, step: int | None) -> None:
+        """The path of the best checkpoint, which may be the one being written."""
+        if step and (step == self.state.global_step or (self.root / f"checkpoint-{step}").is_dir()):
+            self.state.best_model_checkpoint = str(self.root / f"checkpoint-{step}")
+
+    def _init_training_state(self, *args: Any, **kwargs: Any) -> tuple[int, int]:
+        """Find the best checkpoint again; one that is gone or damaged is forgotten."""
+        place = super()._init_training_state(*args, **kwargs)
+        best = self.state.best_global_step
+        if best:
+            folder = self.root / f"checkpoint-{best}"
+            sound = folder.is_dir() and damage(folder) is None
+            self.state.best_model_checkpoint = str(folder) if sound else None
+            if not sound:
+                self.state.best_metric = self.state.best_global_step = None
+        return place
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         file = Path(resume_from_checkpoint) / METHOD_STATE
         if file.is_file():
-            self.step.method.load_state_dict(load_file(file))
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        if "loss" in logs:
-            reduce = self.accelerator.reduce if self.args.world_size > 1 else None
-            logs = {**logs, **self.pool.pop(reduce, self.args.device)}
-        super().log(logs, start_time)
-
-    def floating_point_ops(self, inputs: Any) -> int:
-        return 0  # the Trainer's estimate assumes one causal pass
+            mine = own_state(load_file(file), self.args.process_index)
+            self.step.method.load_state_dict(mine)
 
 
 def _is_peft(model: Any) -> bool:
     return hasattr(model, "peft_config")
+
+
+def _is_disk(error: Exception) -> bool:
+    """A write that failed, as the libraries report it."""
+    words = ("write", "No space", "File too large", "I/O error", "inline_container")
+    return isinstance(error, OSError) or any(w in str(error) for w in words)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
