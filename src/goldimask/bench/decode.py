@@ -102,3 +102,13 @@ def row(
         "steps_mean": sum(steps for _, steps in outputs) / len(outputs),
         "same_tokens": same,
     }
+
+
+def tiny_prompts(count: int) -> list[str]:
+    """Test problems of the tiny tasks, the families in turn."""
+    from goldimask.tiny import TASKS, test_set
+
+    names = TASKS.names()
+    each = -(-count // len(names))
+    columns = [[p.prompt for p in test_set(name, each, 0)] for name in names]
+    return [prompt for group in zip(*columns, strict=True) for prompt in group][:count]

@@ -1,0 +1,194 @@
+"""`goldimask decode`: one prompt or a file of prompts."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from goldimask.cli.app import JsonFlag, app, emit, progress, say
+from goldimask.errors import GoldimaskError
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run folder, a model folder, or a backbone's name.")
+]
+Tau = Annotated[
+    float | None, typer.Option(help="Threshold: a confidence, or nats for `entropy`. [0.9 | 0.5]")
+]
+Length = Annotated[int, typer.Option(help="Response positions to fill.")]
+BlockSize = Annotated[int | None, typer.Option(help="Positions per block. [32; Dream's: all]")]
+
+
+@app.command("decode")
+def decode_command(
+    run: RunArgument,
+    prompt: Annotated[str | None, typer.Argument(help="One user turn.")] = None,
+    decoder: Annotated[
+        str, typer.Option(help="See `goldimask list decoders`: threshold, entropy, factor, ...")
+    ] = "threshold",
+    tau: Tau = None,
+    length: Length = 128,
+    block: BlockSize = None,
+    factor: Annotated[float, typer.Option(help="f of the factor decoder.")] = 1.0,
+    steps: Annotated[int | None, typer.Option(help="Model calls, for step quotas.")] = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Draw from this share of the mass.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Draw from this many tokens; 0 is all.")] = 0,
+    alg_temp: Annotated[float, typer.Option(help="Dream: draw the positions too.")] = 0.0,
+    cfg: Annotated[float, typer.Option(help="Classifier-free guidance; 0 is off.")] = 0.0,
+    cache: Annotated[str, typer.Option(help="none, or prefix | dual (approximate).")] = "none",
+    eos_stop: Annotated[bool, typer.Option("--eos-stop", help="Stop at the end token.")] = False,
+    allow_mask: Annotated[
+        bool, typer.Option("--allow-mask", help="As released: the mask may be predicted.")
+    ] = False,
+    samples: Annotated[int, typer.Option(min=1, help="Responses of the prompt.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    prefill: Annotated[str, typer.Option(help="Text the response begins with.")] = "",
+    show: Annotated[
+        bool, typer.Option("--show", help="Watch it fill in, coloured by step.")
+    ] = False,
+    file: Annotated[Path | None, typer.Option(help="A .jsonl of prompts.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Answers of --file; resumed if there.")] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Put the trace into the JSON.")] = False,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per model call.")] = 16,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
+    dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ...")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fill in a response with a parallel decoder; steps are model calls.
+
+    `goldimask decode tiny "How many ..." --tau 0.9 --show`
+    """
+    if (prompt is None) == (file is None):
+        raise GoldimaskError("decode: give a prompt or --file, and not both")
+    if (file is None) != (out is None):
+        raise GoldimaskError("decode: --file needs --out, and --out needs --file")
+    if show and (file is not None or as_json):
+        raise GoldimaskError("decode: --show is for one prompt, without --json")
+    options: dict[str, Any] = {
+        "decoder": decoder,
+        "tau": tau,
+        "length": length,
+        "block": block,
+        "factor": factor,
+        "steps": steps,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "alg_temp": alg_temp,
+        "cfg": cfg,
+        "cache": cache,
+        "eos_stop": eos_stop,
+        "allow_mask": allow_mask,
+        "seed": seed,
+        "prefill": prefill,
+        "batch_size": batch_size,
+    }
+    checked(options)
+    rows = [] if file is None else read(file)
+    from goldimask.runs import load_run
+
+    backbone = load_run(run, device, dtype)
+    if cache != "none":
+        say(f"cache '{cache}' is approximate: scores within a block use stale keys and values")
+    if file is not None:
+        decode_file(backbone, rows, out, run, options, trace, as_json)
+    elif show:
+        show_one(backbone, prompt, options)
+    else:
+        print_all(backbone, prompt, samples, options, trace, as_json)
+
+
+def checked(options: dict[str, Any]) -> None:
+    """Find mistakes before a model is loaded."""
+    from goldimask.decode.prompts import make_settings
+
+    make_settings(**{k: v for k, v in options.items() if k not in ("prefill", "batch_size")})
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    from goldimask.decode.jobs import read_prompts
+
+    return read_prompts(file)
+
+
+def decode_file(
+    backbone: Any,
+    rows: Any,
+    out: Any,
+    run: str,
+    options: dict[str, Any],
+    trace: bool,
+    as_json: bool,
+) -> None:
+    from dataclasses import asdict
+
+    from goldimask.decode.jobs import run_job
+
+    with progress("decode", len(rows)) as advance:
+        report = run_job(backbone, rows, out, model=run, trace=trace, advance=advance, **options)
+    line = f"{report.decoded} decoded, {report.found} already there, mean steps "
+    emit(asdict(report), as_json, f"{line}{report.steps_mean:.1f} → {report.out}")
+
+
+def print_all(
+    backbone: Any,
+    prompt: str | None,
+    samples: int,
+    options: dict[str, Any],
+    trace: bool,
+    as_json: bool,
+) -> None:
+    from rich.text import Text
+
+    from goldimask.decode import decode
+
+    found = decode(backbone, [prompt] * samples, **options)
+    result = {"prompt": prompt, "responses": [d.record(trace) for d in found]}
+    lines = [f"{d.text}\n[{described(d)}]" for d in found]
+    emit(result, as_json, Text("\n\n".join(lines)))
+
+
+def described(d: Any) -> str:
+    notes = [f"{d.steps} steps for {len(d.tokens)} tokens"]
+    if d.steps_to_eos is not None:
+        notes.append(f"{d.steps_to_eos} to the end token")
+    if not d.complete:
+        notes.append("incomplete")
+    if not d.exact:
+        notes.append("approximate cache")
+    return ", ".join(notes)
+
+
+def show_one(backbone: Any, prompt: str | None, options: dict[str, Any]) -> None:
+    """Redraw after every step on a terminal; the last state elsewhere."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from goldimask.decode import decode
+    from goldimask.decode.show import canvas, legend
+
+    console = Console()
+    commits: list[Any] = []
+    length = options["length"]
+
+    def picture(steps: int) -> Any:
+        return canvas(backbone.tokenizer, commits, length, steps)
+
+    live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+    with live or nullcontext():
+
+        def watch(_: int, commit: Any) -> None:
+            commits.append(commit)
+            if live is not None:
+                live.update(picture(max(length // 2, commit.step)), refresh=True)
+
+        (made,) = decode(backbone, [prompt], watch=watch, **options)
+        if live is not None:
+            live.update(picture(made.steps), refresh=True)
+    if live is None:
+        console.print(picture(made.steps))
+    console.print(legend(made.steps))
+    say(described(made))
