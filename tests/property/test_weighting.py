@@ -21,7 +21,7 @@ from goldimask.weighting import (
     waterfill,
 )
 
-CHECK = settings(max_examples=300, deadline=None)
+CHECK = settings(max_examples=150, deadline=None)
 utilities = st.lists(
     st.one_of(st.just(0.0), st.floats(1e-12, 1e6), st.sampled_from([1.0, 2.0, 5.0])),
     min_size=1,

@@ -75,7 +75,7 @@ def bench_step(
     methods: Sequence[str] = MAIN,
     rounds: int = 12,
     batch_size: int = 16,
-    batches: int = 2,
+    batches: int = 1,
     corpus: str = "tiny-sft",
     attention_layer: int | float | str = "last",
     advance: Callable[..., None] = lambda *a, **k: None,
@@ -148,13 +148,18 @@ def run_rounds(
                 seconds = probe_seconds(backbone, batch, hidden, want)
                 if turn >= 0:
                     best[name].take(index, seconds)
-            for name, step in steps.items():
-                seconds, phases = step_seconds(step, model, optimiser, batch, keys)
+            for name in rotated(list(steps), turn):  # no method always runs first
+                seconds, phases = step_seconds(steps[name], model, optimiser, batch, keys)
                 if turn >= 0:
                     best[name].take(index, seconds, phases)
                 advance(note=name)
     model.train(was_training)
     return best
+
+
+def rotated(names: list[str], by: int) -> list[str]:
+    by %= len(names)
+    return names[by:] + names[:by]
 
 
 def step_seconds(

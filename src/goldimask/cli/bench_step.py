@@ -14,9 +14,9 @@ def bench_step(
     methods: Annotated[
         str, typer.Option(help="Names separated by commas, `main`, or `all` presets.")
     ] = "all",
-    rounds: Annotated[int, typer.Option(min=1, help="Times are the minimum over rounds.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Times are the minimum over rounds.")] = 12,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 16,
-    batches: Annotated[int, typer.Option(min=1, help="Different batches.")] = 2,
+    batches: Annotated[int, typer.Option(min=1, help="Different batches.")] = 1,
     backbone: Annotated[str, typer.Option(help="A backbone's name or folder.")] = "tiny",
     corpus: Annotated[str, typer.Option(help="A corpus the backbone can tokenise.")] = "tiny-sft",
     quick: Annotated[

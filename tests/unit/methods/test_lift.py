@@ -143,3 +143,14 @@ def test_dream_is_shifted_in_both_passes(tmp_path):
         where = hidden[:, 1:]
         assert where.any()
         torch.testing.assert_close(logp[:, 1:][where], expected[where], rtol=1e-4, atol=1e-4)
+
+
+def test_protocol_lift_touches_only_what_it_must():
+    batch, keys = make_batch(), Keys(2)
+    for name in ("vanilla", "goldimask-d", "agdo", "gift"):
+        plain, faithful = method(name), method(name, protocol="lift")
+        assert faithful.probe_mode == "train" and plain.probe_mode == "eval"
+        a, b = plain.noise(batch, keys), faithful.noise(batch, keys)
+        assert torch.equal(a.candidates, b.candidates)
+        same = torch.equal(a.keep, b.keep)
+        assert same == (name in ("vanilla", "gift"))
