@@ -11,12 +11,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError
+from goldimask.files import write_json
 
 Key = tuple[str, str, int, int, str, str]
 
@@ -102,3 +103,29 @@ def read_samples(folder: Path) -> dict[Key, Sample]:
 def _torn(path: Path, number: int, line: bytes) -> bool:
     """A line cut short by a kill: it begins like a sample and does not end like one."""
     return line.startswith(b"{") and not line.rstrip().endswith(b"}")
+
+
+class Store:
+    """The folder of an evaluation; without a folder, nothing is kept."""
+
+    def __init__(self, out: Path | str | None, rank: int, model_name: str) -> None:
+        self.folder = Path(out) if out is not None else None
+        self.rank = rank
+        self.found: dict[Key, Sample] = {}
+        if self.folder is None:
+            return
+        manifest = self.folder / "evaluation.json"
+        if manifest.exists():
+            known = json.loads(manifest.read_text("utf-8")).get("model", "")
+            if known != model_name:
+                raise GoldimaskError(
+                    f"{manifest}: holds samples of '{known}', not of '{model_name}'; "
+                    "choose another folder with --out"
+                )
+        else:
+            write_json(manifest, {"model": model_name, "format": 1})
+        self.found = read_samples(self.folder)
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        if self.folder is not None:
+            append_samples(self.folder / f"samples-{self.rank}.jsonl", samples)

@@ -11,41 +11,19 @@ whose protocol or task version differs is judged again from its text, not decode
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.records import (
-    Key,
-    Sample,
-    append_samples,
-    decoding_hash,
-    read_samples,
-    short_hash,
-)
-from goldimask.eval.stats import wilson
-from goldimask.eval.tasks import Item, Task, get_task
-from goldimask.files import write_json
+from goldimask.eval.generate import Generate, Generated, backbone_generate
+from goldimask.eval.records import Key, Sample, Store, decoding_hash, short_hash
+from goldimask.eval.stats import pass_at_k, wilson
+from goldimask.eval.tasks import Item, Task, accepted, get_task
 
-
-@dataclass(frozen=True)
-class Generated:
-    """What the runner needs of a decoded response."""
-
-    text: str
-    steps: int
-
-
-class Generate(Protocol):
-    """Turns user prompts into responses that begin after `prefill`."""
-
-    def __call__(
-        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
-    ) -> list[Generated]: ...
+__all__ = ["EvalResult", "Generate", "Generated", "TaskResult", "aggregate", "evaluate"]
 
 
 @dataclass(frozen=True)
@@ -83,6 +61,14 @@ class EvalResult:
                 return result
         raise KeyError(task)
 
+    def pass_at(self, task: str, k: int, length: int | None = None) -> float:
+        """pass@k over all sampling seeds of a task (and length)."""
+        counts: dict[str, list[bool]] = {}
+        for sample in self.samples:
+            if sample.task == task and length in (None, sample.length):
+                counts.setdefault(f"{sample.length}/{sample.id}", []).append(sample.correct)
+        return pass_at_k([(len(c), sum(c)) for c in counts.values()], k)
+
     def to_json(self) -> list[dict[str, Any]]:
         return [asdict(r) for r in self.results]
 
@@ -92,46 +78,86 @@ def evaluate(
     tasks: Sequence[str | Task],
     *,
     lengths: Sequence[int] | None = None,
-    seeds: Sequence[int] = (0,),
+    seeds: Sequence[int] | None = None,
     decoder: str = "threshold",
     options: Mapping[str, Any] | None = None,
     limit: int | None = None,
     protocol: str = "fixed",
-    data: Mapping[str, Path | str] | None = None,
+    task_options: Mapping[str, Any] | None = None,
+    data: Mapping[str, Path | str] | Path | str | None = None,
     out: Path | str | None = None,
     batch_size: int = 16,
     shard: tuple[int, int] = (0, 1),
     model_name: str = "",
     progress: Callable[[int], None] | None = None,
+    say: Callable[[str], None] | None = None,
     generate: Generate | None = None,
 ) -> EvalResult:
     """Accuracy of `backbone` on `tasks`.
 
-    `lengths` None means each task's own; `options` go to the decoder (`block`, `tau`, ...); `seeds`
-    matter when the decoder samples; `limit` takes the first problems of each task (and draws that
-    many where a task generates them); `data` names a file per task; `progress` is called with the
-    number of samples that became available.
+    `lengths` and `seeds` None mean each task's own (AIME: 16 samples at temperature 0.7); `options`
+    go to the decoder (`block`, `tau`, ...), `task_options` to the tasks that take them; `limit`
+    keeps the first problems of each task (and draws that many where a task generates them); `data`
+    is a folder or file of test sets, or one per task; `progress` is called with the number of
+    samples that became available.
     """
-    options = dict(options or {})
-    chosen = [resolve(t, protocol, limit) for t in tasks]
-    generate = generate or backbone_generate(backbone, decoder, options, batch_size)
+    plans = [
+        make_plan(t, protocol, limit, task_options or {}, dict(options or {}), seeds, lengths)
+        for t in tasks
+    ]
+    for plan in plans:  # everything that can be refused is refused before anything is decoded
+        if plan.task.prepare:
+            (say or (lambda text: None))(f"{plan.task.name}: {plan.task.prepare()}")
+    items = [
+        p.task.load(data.get(p.task.name) if isinstance(data, Mapping) else data) for p in plans
+    ]
     store = Store(out, shard[0], model_name)
     found: list[Sample] = []
-    for task in chosen:
-        items = task.load((data or {}).get(task.name))[:limit]
-        for length in lengths or (task.length,):
-            for seed in seeds:
-                cell = Cell(task, length, seed, decoding_hash(decoder, options))
-                found += run_cell(cell, items, generate, store, batch_size, shard, progress)
-    return EvalResult(aggregate(found, chosen), tuple(found))
+    for plan, rows in zip(plans, items, strict=True):
+        make = generate or backbone_generate(backbone, decoder, plan.options, batch_size)
+        for length in plan.lengths:
+            for seed in plan.seeds:
+                cell = Cell(plan.task, length, seed, decoding_hash(decoder, plan.options))
+                found += run_cell(cell, rows[:limit], make, store, batch_size, shard, progress)
+    return EvalResult(aggregate(found, [p.task for p in plans]), tuple(found))
 
 
-def resolve(task: str | Task, protocol: str, limit: int | None) -> Task:
-    """A task by name; a generated one draws `limit` problems."""
-    if isinstance(task, Task):
-        return task
-    drawn = {"n": limit} if limit and task.startswith("tiny-") else {}
-    return get_task(task, protocol=protocol, **drawn)
+@dataclass(frozen=True)
+class Plan:
+    """A task with everything the caller and the task's own protocol settled."""
+
+    task: Task
+    lengths: tuple[int, ...]
+    seeds: tuple[int, ...]
+    options: dict[str, Any]
+
+    def samples(self, limit: int | None, items: int) -> int:
+        """How many samples the task will take."""
+        return min(items, limit or items) * len(self.lengths) * len(self.seeds)
+
+
+def make_plan(
+    task: str | Task,
+    protocol: str,
+    limit: int | None,
+    task_options: Mapping[str, Any],
+    options: dict[str, Any],
+    seeds: Sequence[int] | None,
+    lengths: Sequence[int] | None,
+) -> Plan:
+    """Resolve a task; a generated one draws `limit` problems; AIME brings its own sampling."""
+    if isinstance(task, str):
+        drawn = {"n": limit} if limit and task.startswith("tiny-") else {}
+        given = accepted(task, task_options)
+        task = get_task(task, protocol=protocol, **drawn, **given)
+    sampling = dict(task.sampling)
+    many = sampling.pop("samples", 1)
+    if seeds is None:
+        seeds = range(many)
+        options = {**sampling, **options}
+    if not seeds or not all(x > 0 for x in lengths or (1,)):
+        raise GoldimaskError("seeds and lengths: expected at least one seed and positive lengths")
+    return Plan(task, tuple(lengths or (task.length,)), tuple(seeds), options)
 
 
 @dataclass(frozen=True)
@@ -230,32 +256,6 @@ def rejudge(cell: Cell, mine: Sequence[tuple[int, Item]], store: Store) -> dict[
     return done
 
 
-class Store:
-    """The folder of an evaluation; without a folder, nothing is kept."""
-
-    def __init__(self, out: Path | str | None, rank: int, model_name: str) -> None:
-        self.folder = Path(out) if out is not None else None
-        self.rank = rank
-        self.found: dict[Key, Sample] = {}
-        if self.folder is None:
-            return
-        manifest = self.folder / "evaluation.json"
-        if manifest.exists():
-            known = json.loads(manifest.read_text("utf-8")).get("model", "")
-            if known != model_name:
-                raise GoldimaskError(
-                    f"{manifest}: holds samples of '{known}', not of '{model_name}'; "
-                    "choose another folder with --out"
-                )
-        else:
-            write_json(manifest, {"model": model_name, "format": 1})
-        self.found = read_samples(self.folder)
-
-    def add(self, samples: Sequence[Sample]) -> None:
-        if self.folder is not None:
-            append_samples(self.folder / f"samples-{self.rank}.jsonl", samples)
-
-
 def aggregate(samples: Sequence[Sample], tasks: Sequence[Task] = ()) -> tuple[TaskResult, ...]:
     """One result per (task, length, seed), in order of appearance."""
     groups: dict[tuple[str, int, int], list[Sample]] = {}
@@ -291,30 +291,3 @@ def result_of(group: Sequence[Sample], metric: str = "accuracy") -> TaskResult:
         version=first.version,
         solved=correct / n,
     )
-
-
-def backbone_generate(
-    backbone: Any, decoder: str, options: Mapping[str, Any], batch_size: int
-) -> Generate:
-    """Decode through `goldimask.decode`; a raw text keeps its special tokens."""
-    from goldimask.decode import decode
-
-    def generate(
-        prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
-    ) -> list[Generated]:
-        decoded = decode(
-            backbone,
-            list(prompts),
-            decoder=decoder,
-            length=length,
-            batch_size=batch_size,
-            prefill=prefill,
-            seed=seed,
-            **options,
-        )
-        if raw:
-            keep = backbone.tokenizer.decode
-            return [Generated(keep(d.tokens, skip_special_tokens=False), d.steps) for d in decoded]
-        return [Generated(d.text, d.steps) for d in decoded]
-
-    return generate

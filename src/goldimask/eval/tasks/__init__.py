@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 
-__all__ = ["TASKS", "Item", "Task", "Verdict", "get_task", "known_tasks"]
+__all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks"]
 
 
 for _name, _where, _summary in (
@@ -24,8 +26,15 @@ for _name, _where, _summary in (
 
 def known_tasks() -> list[str]:
     """Names of all tasks, the tiny ones included."""
-    _register_tiny()
     return TASKS.names()
+
+
+def accepted(task: str | Task, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that the task's factory takes (only code tasks run programs, ...)."""
+    if isinstance(task, Task):
+        return {}
+    known = inspect.signature(TASKS.get(task, "tasks")).parameters
+    return {k: v for k, v in options.items() if k in known}
 
 
 def get_task(task: str | Task, **options: Any) -> Task:
@@ -34,17 +43,17 @@ def get_task(task: str | Task, **options: Any) -> Task:
         return task
     from goldimask.methods import check_options
 
-    if task not in TASKS:
-        _register_tiny()
     factory = TASKS.get(task, "tasks")
     return factory(**check_options(factory, options, f"task {task}"))
 
 
 def _register_tiny() -> None:
-    """Add `tiny-<family>` for every family, at look-up: importing `goldimask.tiny` costs."""
+    """Add `tiny-<family>` for every family."""
     from goldimask.eval.tasks.tiny import PREFIX, families, tiny_factory
 
     for family in families():
         name = PREFIX + family
-        if name not in TASKS:
-            TASKS.add(name, tiny_factory(name), summary=f"embedded tiny task '{family}'")
+        TASKS.add(name, tiny_factory(name), summary=f"embedded tiny task '{family}'")
+
+
+_register_tiny()

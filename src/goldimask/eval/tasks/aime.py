@@ -6,7 +6,9 @@ Neither temperature nor length is in the released code; both are printed with th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task
@@ -17,12 +19,18 @@ SAMPLING = {"samples": 16, "temperature": 0.7}
 
 def aime24(protocol: Protocol = "fixed") -> Task:
     """AIME 2024, 30 problems, pass@16; the answer is an integer."""
-    return math_task("aime24", protocol, lambda s: load("aime24", s), 512, sampling=SAMPLING)
+    return _aime("aime24", protocol)
 
 
 def aime25(protocol: Protocol = "fixed") -> Task:
     """AIME 2025, 30 problems, pass@16; the answer is an integer."""
-    return math_task("aime25", protocol, lambda s: load("aime25", s), 512, sampling=SAMPLING)
+    return _aime("aime25", protocol)
+
+
+def _aime(name: str, protocol: Protocol) -> Task:
+    return math_task(
+        name, protocol, lambda s: load(name, s), 512, lengths=(512,), sampling=SAMPLING, row=item_of
+    )
 
 
 def load(name: str, source: Path | str | None) -> list[Item]:
@@ -37,10 +45,11 @@ def load(name: str, source: Path | str | None) -> list[Item]:
         hub=hub[name],
         how=f"take dataset/{name}.json from divelab/LIFT",
     )
-    items = []
-    for i, row in enumerate(rows):
-        gold = pick(row, "answer", "sol", task=name)
-        gold = gold[0] if isinstance(gold, list) else gold
-        question = pick(row, "problem", "question", task=name)
-        items.append(make_item(str(row.get("id", f"{name}/{i}")), question, str(gold)))
-    return items
+    return [item_of(row, i) for i, row in enumerate(rows)]
+
+
+def item_of(row: Mapping[str, Any], index: int) -> Item:
+    gold = pick(row, "answer", "sol", task="aime")
+    gold = gold[0] if isinstance(gold, list) else gold
+    question = pick(row, "problem", "question", task="aime")
+    return make_item(str(row.get("id", f"aime/{index}")), question, str(gold))

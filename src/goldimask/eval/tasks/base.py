@@ -64,6 +64,7 @@ class Task:
     raw: bool = False  # judge the text with its special tokens, as the published protocol does
     sampling: Mapping[str, Any] = field(default_factory=dict)  # published pass@k: samples, ...
     credits: Callable[[Item], float] | None = None  # partial credits an item holds (Sudoku's cells)
+    row: Callable[[Mapping[str, Any], int], Item] | None = None  # a row of the test set -> Item
     # stored generations of another harness: (row as read, position) -> Item, None if not its kind
     stored: Callable[[Mapping[str, Any], int], Item | None] | None = None
 

@@ -46,6 +46,7 @@ def countdown(protocol: Protocol = "fixed") -> Task:
         prefill="<reasoning>",
         protocol=protocol,
         raw=True,
+        row=item_of,
         stored=stored,
     )
 

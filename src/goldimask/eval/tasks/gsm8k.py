@@ -44,6 +44,7 @@ def gsm8k(protocol: Protocol = "fixed") -> Task:
         prefill="<reasoning>",
         protocol=protocol,
         raw=True,
+        row=item_of,
         stored=stored,
     )
 

@@ -67,6 +67,7 @@ def mbpp(
         metric="pass@1",
         prepare=execution.prepare,
         raw=True,
+        row=lambda row, index: item_of(row, index, form),
         stored=stored,
     )
 

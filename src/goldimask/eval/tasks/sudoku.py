@@ -73,6 +73,7 @@ def sudoku(protocol: Protocol = "fixed", subset: int = 256) -> Task:
         protocol=protocol,
         metric="cell accuracy",
         raw=True,
+        row=item_of,
         stored=stored,
         credits=lambda item: len(empty_cells(item)),
     )
