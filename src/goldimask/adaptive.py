@@ -19,8 +19,8 @@ Per example, with `known` = candidates that have been a target before:
 Where it differs from GoldiMask-D. p1 is a running mean over earlier contexts and older weights, not
 the same model on the over-masked input, so the gain also holds what was learned in between. A was
 measured with the other positions partly visible, and its small entries are dropped. The state is
-large (`Memory.nbytes`: L (4 + 6 top) bytes per example) and belongs to one process: with W ranks
-and a shuffling sampler an example meets its own memory about once in W visits.
+large (`Memory.nbytes`: L (4 + 6 top) bytes per example) and belongs to one process; the trainer
+exchanges it between ranks once an epoch.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ Protocols = Literal["goldimask", "lift"]
 class Stateful(Protocol):
     """A part that learns from training steps. State is tensors only, and saved by the trainer.
 
-    State belongs to the process: ranks do not share it, and each saves its own.
+    State belongs to the process; sharing it between ranks is the trainer's business.
     """
 
     def observe(self, out: StepOutput, batch: Batch, trained: Signals) -> None: ...
