@@ -132,9 +132,21 @@ class Recipe:
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read, override and check a recipe. A bare name is looked up among the packaged recipes."""
-    file = find_recipe(path)
-    return parse_recipe(apply_overrides(read_yaml(file), overrides), str(path))
+    """Read, override and check a recipe: a file, a packaged one or one of the paper's by name."""
+    made = paper_recipe(path)
+    values = yaml.safe_load(made) if made is not None else read_yaml(find_recipe(path))
+    return parse_recipe(apply_overrides(values, overrides), str(path))
+
+
+def paper_recipe(path: str | Path) -> str | None:
+    """The text of a generated recipe that is named without a file, such as
+    `llada8b-s1k-goldimask-d`.
+    """
+    if Path(path).is_file():
+        return None
+    from goldimask.train.recipes import all_recipes
+
+    return all_recipes().get(Path(path).name.removesuffix(".yaml"))
 
 
 def find_recipe(path: str | Path) -> Path:
@@ -146,7 +158,12 @@ def find_recipe(path: str | Path) -> Path:
     name = file.name.removesuffix(".yaml").removesuffix(".yml")
     if name in packaged and file.parent in (Path(), Path("recipes")):
         return packaged[name]
-    raise GoldimaskError(f"recipe '{path}': no such file; packaged: {nearest(name, packaged)}")
+    from goldimask.train.recipes import all_recipes
+
+    known = [*packaged, *all_recipes()]
+    close = nearest(name, known)
+    hint = close.partition(" (valid")[0] if "did you mean" in close else nearest(name, packaged)
+    raise GoldimaskError(f"recipe '{path}': no such file; packaged: {hint}")
 
 
 def packaged_recipes() -> dict[str, Path]:

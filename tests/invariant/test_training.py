@@ -9,54 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from goldimask.config import Recipe, parse_recipe
+from goldimask.config import parse_recipe
 from goldimask.errors import GoldimaskError, RunFailed
+from invariant.runs import losses, recipe, run, same, weights
 
 ROOT = Path(__file__).parents[2]
-
-
-def recipe(model: Path, output: Path, preset: str = "goldimask-d", **changes) -> Recipe:
-    values = {
-        "seed": 5,
-        "output": str(output),
-        "backbone": {"path": str(model)},
-        "data": {"corpus": "tiny-sft", "limit": 60, "validation": 12, "supervise_turn_end": True},
-        "method": {"preset": preset},
-        "global_batch_size": 8,
-        "trainer": {
-            "max_steps": 8,
-            "learning_rate": 1e-3,
-            "logging_steps": 1,
-            "eval_steps": 4,
-            "save_steps": 4,
-            "save_total_limit": 3,
-            "load_best_model_at_end": False,
-            **changes.pop("trainer", {}),
-        },
-        **changes,
-    }
-    return parse_recipe(values)
-
-
-def run(made: Recipe, resume: bool = False) -> Path:
-    from goldimask.train.run import train
-
-    return Path(train(made, resume=resume)["output"])
-
-
-def losses(folder: Path) -> list[float]:
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [x["loss"] for x in lines if "loss" in x]
-
-
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    from safetensors.torch import load_file
-
-    return load_file(folder / "model" / "model.safetensors")
-
-
-def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
 @pytest.fixture(scope="module")

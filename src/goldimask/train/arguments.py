@@ -90,6 +90,13 @@ def accumulation(global_batch_size: int, per_device: int, world: int) -> int:
     return global_batch_size // each
 
 
+def check_batch(recipe: Recipe, world: int) -> tuple[int, int]:
+    """(micro-batch size, accumulation) of every process, before anything is started."""
+    values = check_trainer(recipe.trainer)
+    per_device = values.get("per_device_train_batch_size", recipe.global_batch_size // world or 1)
+    return per_device, accumulation(recipe.global_batch_size, per_device, world)
+
+
 def training_arguments(recipe: Recipe, folder: Path, has_validation: bool) -> TrainingArguments:
     """All arguments of one run."""
     world = int(os.environ.get("WORLD_SIZE", "1"))

@@ -50,6 +50,7 @@ class StopOnSignal(TrainerCallback):
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if any_rank(self.caught is not None) and state.global_step < state.max_steps:
             self.stopped = True
+            args.save_total_limit = None  # at the end, a limit of 1 would keep only the best one
             control.should_log = True
             control.should_save = True
             control.should_training_stop = True

@@ -1,0 +1,224 @@
+"""Real tokens per CPU second of the training loop, and the peak memory of a step.
+
+    model     d 256, 4 blocks, 4 heads, feed-forward 768, vocabulary 2,048: 4.46M, float32
+    data      200 random pairs, prompts of 20-60 and responses of 40-200 tokens, batch 8
+    loops     vanilla and goldimask-d through GoldiTrainer: loading, both passes, backward,
+              clipping, AdamW, schedule, metrics, logging every 10 steps
+    naive     a plain loop: shuffled, padded to the longest, cross-entropy from full logits
+              over all cells, AdamW
+
+All loops run in turn within each round, one thread, one epoch (25 steps) each, the first steps
+untimed; `tokens_per_cpu_s` is the best round, by `process_time`. Real tokens do not count padding.
+Memory is the highest sum of live tensor bytes above the model's own during one step (forward and
+backward) on the longest batch, from torch's profiler.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from torch.profiler import ProfilerActivity, profile
+from transformers import PrinterCallback, TrainerCallback
+
+from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
+from goldimask.backbones.scoring import TokenScorer
+from goldimask.backbones.scratch import init_weights
+from goldimask.bench.memory import MB, peak_of
+from goldimask.bench.step import one_thread
+from goldimask.config import parse_recipe
+from goldimask.data.batches import EpochSampler, make_batch
+from goldimask.keys import Keys, Stream
+from goldimask.methods import method
+from goldimask.noise import uniform
+from goldimask.step import MaskedStep
+from goldimask.train.arguments import training_arguments
+from goldimask.train.trainer import GoldiTrainer
+from goldimask.types import Batch, Example
+
+VOCAB, BATCH, PAIRS, UNTIMED = 2048, 8, 200, 3
+METHODS = ("vanilla", "goldimask-d")
+
+
+def bench_train(
+    rounds: int = 3, steps: int = 25, advance: Callable[..., None] = lambda *a, **k: None
+) -> dict[str, Any]:
+    """Measure every loop `rounds` times and return one record."""
+    data = workload()
+    loops: dict[str, Callable[[], dict[str, float]]] = {"naive": lambda: naive_loop(data, steps)}
+    for name in METHODS:
+        loops[name] = lambda name=name: trainer_loop(data, name, steps)
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in loops}
+    with one_thread():
+        for _ in range(rounds):
+            for name, loop in loops.items():
+                seen[name].append(loop())
+                advance(note=name)
+        peaks = {name: step_peak(data, name) for name in METHODS}
+    result: dict[str, Any] = {name: record(rows) for name, rows in seen.items()}
+    for name in METHODS:
+        result[name]["peak_mb"] = peaks[name]
+    base = result["naive"]["tokens_per_cpu_s"]
+    return {
+        **result,
+        "vanilla_vs_naive": result["vanilla"]["tokens_per_cpu_s"] / base,
+        "goldimask_d_vs_naive": result["goldimask-d"]["tokens_per_cpu_s"] / base,
+        "memory_ratio": peaks["goldimask-d"] / peaks["vanilla"],
+        "parameters": sum(p.numel() for p in new_model().parameters()),
+        "rounds": rounds,
+        "steps": steps,
+        "batch_size": BATCH,
+        "threads": 1,
+    }
+
+
+def record(rows: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Best and median round of one loop."""
+    speeds = [r["tokens"] / r["seconds"] for r in rows]
+    return {
+        "tokens_per_cpu_s": max(speeds),
+        "median_tokens_per_cpu_s": statistics.median(speeds),
+        "pad_share": 1.0 - rows[0]["tokens"] / rows[0]["cells"],
+    }
+
+
+def workload() -> list[Example]:
+    """200 pairs whose lengths and tokens come from one key."""
+    rng = Keys(0).rng(0, Stream.STUDY)
+    pairs = []
+    for number in range(PAIRS):
+        prompt, response = int(rng.integers(20, 61)), int(rng.integers(40, 201))
+        ids = rng.integers(0, VOCAB - 2, prompt + response).tolist()
+        flags = [False] * prompt + [True] * response
+        pairs.append(Example(ids, prompt, flags, number))
+    return pairs
+
+
+def new_model() -> Any:
+    config = LLaDAConfig(
+        d_model=256,
+        n_heads=4,
+        n_kv_heads=4,
+        n_layers=4,
+        mlp_hidden_size=768,
+        embedding_size=VOCAB,
+        vocab_size=VOCAB,
+        max_sequence_length=512,
+        mask_token_id=VOCAB - 1,
+        attn_implementation="sdpa",
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = LLaDAForDiffusion(config)
+    init_weights(model, seed=0)
+    return model
+
+
+class Timer(TrainerCallback):
+    """CPU time and batches from the end of the last untimed step on."""
+
+    def __init__(self) -> None:
+        self.began = self.ended = 0.0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.ended = time.process_time()
+        if state.global_step == UNTIMED:
+            self.began = self.ended
+
+
+def trainer_loop(data: Sequence[Example], name: str, steps: int) -> dict[str, float]:
+    """The product's own loop."""
+    values = {
+        "max_steps": steps + UNTIMED,
+        "learning_rate": 1e-4,
+        "logging_steps": 10,
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "load_best_model_at_end": False,
+    }
+    recipe = parse_recipe({"trainer": values, "global_batch_size": BATCH})
+    timer = Timer()
+    with tempfile.TemporaryDirectory(prefix="goldimask-") as folder:
+        trainer = GoldiTrainer(
+            model=new_model(),
+            args=training_arguments(recipe, Path(folder), False),
+            step=MaskedStep(method(name), scorer()),
+            examples=data,
+            validation=[],
+            seed=0,
+            global_batch_size=BATCH,
+            pad_id=0,
+            callbacks=[timer],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    sampler = EpochSampler([len(e) for e in data], BATCH, seed=0)
+    batches = [b for e in (0, 1) for b in sampler.order(e).reshape(-1, BATCH)]
+    lengths = [[len(data[i]) for i in b] for b in batches[UNTIMED : steps + UNTIMED]]
+    return {
+        "tokens": float(sum(map(sum, lengths))),
+        "cells": float(sum(max(x) * BATCH for x in lengths)),
+        "seconds": timer.ended - timer.began,
+    }
+
+
+def scorer() -> TokenScorer:
+    return TokenScorer(mask_id=VOCAB - 1, shift=False, layers=4)
+
+
+def naive_loop(data: Sequence[Example], steps: int) -> dict[str, float]:
+    """What a first version looks like."""
+    model, noise = new_model(), uniform()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1)
+    sampler = EpochSampler([len(e) for e in data], BATCH, seed=0, group_by_length=False)
+    batches = [b for e in (0, 1) for b in sampler.order(e).reshape(-1, BATCH)]
+    tokens = cells = 0
+    began = time.process_time()
+    for number, chosen in enumerate(batches[: steps + UNTIMED]):
+        if number == UNTIMED:
+            tokens, cells, began = 0, 0, time.process_time()
+        batch = make_batch([data[i] for i in chosen], 0)
+        loss = naive_loss(model, batch, noise(batch, Keys(0, number)))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad()
+        tokens += int(batch.valid.sum())
+        cells += batch.ids.numel()
+    return {
+        "tokens": float(tokens),
+        "cells": float(cells),
+        "seconds": time.process_time() - began,
+    }
+
+
+def naive_loss(model: Any, batch: Batch, c: Any) -> torch.Tensor:
+    """-1/(tL) sum of log p over the masked positions, by way of [B, T, V] logits."""
+    logits = model(
+        batch.ids.masked_fill(c.candidates, VOCAB - 1), attention_mask=batch.attention_mask()
+    ).logits.float()
+    nll = F.cross_entropy(logits.transpose(1, 2), batch.ids, reduction="none")
+    return ((nll * c.candidates).sum(1) / (c.t * batch.lengths())).mean()
+
+
+def step_peak(data: Sequence[Example], name: str) -> float:
+    """Peak of one forward and backward on the eight longest pairs, in MiB."""
+    model = new_model().train()
+    longest = sorted(data, key=len)[-BATCH:]
+    batch = make_batch(longest, 0)
+    step = MaskedStep(method(name), scorer())
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    seeds = np.arange(4)  # several noise levels: a high one has the largest training pass
+    peaks = []
+    for epoch in seeds.tolist():
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            step(model, batch, Keys(0, epoch)).loss.backward()
+        peaks.append(peak_of(profiler) / MB)
+    return max(peaks)

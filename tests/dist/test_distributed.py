@@ -1,0 +1,116 @@
+"""One process = two with DDP = two with FSDP2, on CPU with gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dist.worker import made
+from goldimask.config import recipe_dict
+from invariant.runs import losses, recipe, run, weights
+
+pytestmark = pytest.mark.dist
+HERE = Path(__file__).parent
+ENV = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+PAIRS = (
+    "plain@ddp",
+    "accumulated@ddp",
+    "checkpointed@ddp",
+    "empty@ddp",
+    "remembering@ddp",
+    "plain@fsdp2",
+    "accumulated@fsdp2",
+    "checkpointed@fsdp2",
+    "empty@fsdp2",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All scenarios in two processes."""
+    folder = tmp_path_factory.mktemp("dist")
+    rows = [{"prompt": f"say {i}", "response": "7"} for i in range(20)]
+    rows += [{"prompt": f"count to {i}", "response": "one two three four " * 3} for i in range(20)]
+    (folder / "short.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [*torchrun, "--nproc_per_node", "2", str(HERE / "worker.py")]
+    done = subprocess.run(
+        [*command, str(small_model), str(folder), *PAIRS],
+        capture_output=True,
+        text=True,
+        env=ENV,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def single(small_model: Path, folder: Path) -> dict[str, Path]:
+    """The same scenarios in this process."""
+    names = {pair.partition("@")[0] for pair in PAIRS}
+    return {name: run(made(name, small_model, folder, "one")) for name in names}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_trajectory_does_not_depend_on_processes(folder: Path, single, pair: str) -> None:
+    name, _, kind = pair.partition("@")
+    ours, one = folder / f"{name}-{kind}", single[name]
+    assert losses(ours) == pytest.approx(losses(one), rel=1e-5, abs=1e-7)
+    a, b = weights(ours), weights(one)
+    assert a.keys() == b.keys()
+    assert max(float((a[k] - b[k]).abs().max()) for k in a) < 1e-5
+    for key in ("ce", "supervised", "candidates", "examples_no_target"):
+        assert _values(ours, key) == pytest.approx(_values(one, key), rel=1e-4, abs=1e-6)
+    assert _values(ours, "eval_loss") == pytest.approx(_values(one, "eval_loss"), rel=1e-5)
+
+
+def test_some_process_had_nothing_to_supervise(single) -> None:
+    """Otherwise the scenario above shows nothing."""
+    assert sum(_values(single["empty"], "examples_no_target")) > 8
+
+
+def _values(run: Path, key: str) -> list[float]:
+    lines = [json.loads(x) for x in (run / "metrics.jsonl").read_text().splitlines()]
+    return [x[key] for x in lines if key in x]
+
+
+def test_a_failing_process_ends_the_job_with_its_message(
+    small_model: Path, folder: Path, single, tmp_path: Path
+) -> None:
+    """And --resume then gives the run that never failed, from a sharded checkpoint."""
+    options = {"trainer": {"max_steps": 6, "save_steps": 3, "eval_steps": 3}}
+    values = recipe_dict(recipe(small_model, tmp_path / "x", **options))
+    values["method"]["weigh"] = {"kind": "failing:weigh"}
+    file = tmp_path / "r.yaml"
+    file.write_text(yaml.safe_dump(values))
+    words = ["train", str(file), "--nproc", "2", "--launch", "fsdp2", "--json"]
+
+    def goldimask(*extra: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "goldimask", *words, *extra],
+            capture_output=True,
+            text=True,
+            env={**ENV, "PYTHONPATH": str(HERE), **env},
+            timeout=600,
+        )
+
+    failed = goldimask(FAIL="1")
+    assert failed.returncode == 3, failed.stderr
+    assert failed.stderr.splitlines()[-1] == "error: process 1: the weigher gave up"
+    assert "Traceback" not in failed.stderr and failed.stdout == ""
+    names = {p.name for p in (tmp_path / "x.partial").iterdir()}
+    assert "checkpoint-3" in names and "checkpoint-6" not in names
+    done = goldimask("--resume")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["steps"] == 6
+    straight = goldimask(f"output={tmp_path / 'y'}")
+    assert straight.returncode == 0, straight.stderr
+    a, b = weights(tmp_path / "x"), weights(tmp_path / "y")
+    assert all((a[k] == b[k]).all() for k in a)

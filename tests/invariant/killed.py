@@ -1,0 +1,102 @@
+"""Runs that end badly, each in a process of its own: `python killed.py MODEL FOLDER POINT...`.
+
+The interpreter imports everything once and forks for each point, so that a kill costs a fork.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import threading
+from pathlib import Path
+
+
+def die(*_: object, **__: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arrange(point: str) -> None:
+    """Make the second save of this process end at `point`."""
+    import torch
+
+    from goldimask.train import checkpoints, trainer
+
+    second = {"on": False}
+    write = trainer.GoldiTrainer._write_checkpoint
+
+    def counted(self, *args, **kwargs):
+        second["on"] = self.state.global_step > 4
+        if second["on"] and point == "full-disk":
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        return write(self, *args, **kwargs)
+
+    trainer.GoldiTrainer._write_checkpoint = counted
+    if point == "half-a-file":
+        save = torch.save
+
+        def half(obj, file, *args, **kwargs):
+            save(obj, file, *args, **kwargs)
+            if second["on"]:
+                os.truncate(file, os.path.getsize(file) // 2)
+                die()
+
+        torch.save = half
+    if point == "before-the-seal":
+        seal = checkpoints.seal
+        checkpoints.seal = lambda folder: die() if second["on"] else seal(folder)
+    if point == "before-the-name":
+        replace = os.replace
+
+        def named(source, target):
+            if second["on"] and "checkpoint-8" in str(target) and Path(source).is_dir():
+                die()
+            replace(source, target)
+
+        os.replace = named
+    if point == "random":
+        save_state = trainer.GoldiTrainer._save_checkpoint
+
+        def timed(self, *args, **kwargs):
+            if self.state.global_step > 4:
+                threading.Timer(int.from_bytes(os.urandom(1)) / 255 * 0.05, die).start()
+            return save_state(self, *args, **kwargs)
+
+        trainer.GoldiTrainer._save_checkpoint = timed
+    if point in ("SIGTERM", "SIGINT"):
+        loss = trainer.GoldiTrainer.compute_loss
+
+        def signalled(self, *args, **kwargs):
+            if self.state.global_step == 5:
+                os.kill(os.getpid(), getattr(signal, point))
+            return loss(self, *args, **kwargs)
+
+        trainer.GoldiTrainer.compute_loss = signalled
+
+
+def main(model: str, folder: str, points: list[str]) -> None:
+    import goldimask.layer_probe  # noqa: F401  imported before the fork
+    from goldimask.errors import GoldimaskError
+    from goldimask.train.run import train
+    from invariant.runs import recipe
+
+    for point in points:
+        child = os.fork()
+        if child == 0:
+            arrange(point)
+            made = recipe(Path(model), Path(folder) / point, trainer={"max_steps": 12})
+            try:
+                train(made)
+            except GoldimaskError as error:
+                (Path(folder) / f"{point}.txt").write_text(str(error))
+                os._exit(error.exit_code)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        print(point, os.waitstatus_to_exitcode(status), flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])
