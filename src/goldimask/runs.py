@@ -6,7 +6,7 @@ A run folder is written by `goldimask train`: `recipe.yaml` (resolved) beside `a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,8 +77,8 @@ def load_run(path: str | Path, device: str | None = None, dtype: str | None = No
     run = find_run(path)
     options = {**dict(run.options), **({"dtype": dtype} if dtype else {})}
     backbone = load_backbone(run.base, device=device, **options)
-    if run.adapter is None:
-        return backbone
-    from goldimask.lora import load_adapter
+    if run.adapter is not None:
+        from goldimask.lora import load_adapter
 
-    return load_adapter(backbone, run.adapter)
+        backbone = load_adapter(backbone, run.adapter)
+    return replace(backbone, name=run.name)

@@ -41,7 +41,7 @@ class BlockCache:
         self.width = width
         self.layers: list[tuple[Tensor, Tensor]] = []
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: Any, **__: Any) -> Any:
+    def update(self, key: Tensor, value: Tensor, layer: int, *rest: Any, **options: Any) -> Any:
         """Scatter [B, H, q, d] into the canvas; returns [B, H, width + 1, d]."""
         b, h, _, d = key.shape
         merged = []

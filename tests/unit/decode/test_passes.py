@@ -1,4 +1,4 @@
-"""The three ways to get logits: lean and batched against the whole model, caches against a slow one."""
+"""The ways to get logits: lean and batched against the whole model, caches against a slow one."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_random_is_uniform_and_seeded():
 
 
 def test_alg_temp_draws_in_proportion():
-    """Softmax of (score / temperature): the best of two with log-odds 1 is drawn 73 % of the time."""
+    """Softmax of (score / temperature): the better of two with log-odds 1 is drawn 73 %."""
     picks = [
         apply("dream-maskgit-plus", np.arange(2), np.array([0.2, 0.7]), 1, seed=s, alg_temp=0.5)
         for s in range(2000)

@@ -1,0 +1,250 @@
+"""Files of prompts, the command line, the sweep and the shared-state study."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from builders import write_llada
+from goldimask.bench.decode import bench_decode
+from goldimask.cli import _register, app
+from goldimask.decode import decode
+from goldimask.decode.jobs import read_prompts, run_job
+from goldimask.decode.show import canvas, colour, legend
+from goldimask.decode.sweep import Point, is_baseline, reductions, sweep
+from goldimask.errors import GoldimaskError
+from goldimask.report.sweep import markdown, write_figure
+from goldimask.runs import find_run, load_run
+from goldimask.studies import eligibility as study
+
+SMALL = {"length": 12, "block": 8}
+ROWS = [{"prompt": f"{i} + {i} = ?", "id": f"q{i}"} for i in range(5)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_llada(tmp_path_factory.mktemp("run") / "model")
+
+
+@pytest.fixture(scope="module")
+def call():
+    _register()
+    runner = CliRunner()
+
+    def run(*words, stdin=None):
+        return runner.invoke(app, [str(w) for w in words], input=stdin, catch_exceptions=False)
+
+    return run
+
+
+def test_file_is_resumed(llada, tmp_path):
+    options = {**SMALL, "temperature": 1.0, "model": "m", "batch_size": 2}
+    whole = run_job(llada, ROWS, tmp_path / "whole.jsonl", **options)
+    assert (whole.prompts, whole.decoded, whole.found) == (5, 5, 0)
+    lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
+    assert [json.loads(x)["id"] for x in lines] == [f"q{i}" for i in range(5)]
+    part = tmp_path / "part.jsonl"
+    part.write_text(lines[3] + lines[1] + lines[4][:40])  # killed while writing
+    report = run_job(llada, ROWS, part, **options)
+    assert (report.decoded, report.found) == (3, 2)
+    assert part.read_text() == (tmp_path / "whole.jsonl").read_text()
+    with pytest.raises(GoldimaskError, match="choose another --out"):
+        run_job(llada, ROWS, part, **{**options, "length": 13})
+    with pytest.raises(GoldimaskError, match="choose another --out"):
+        run_job(llada, ROWS[1:], part, **options)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"text": 1}', '{"prompt": "a", "messages": []}'])
+def test_bad_prompt_files(tmp_path, line):
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prompt": "fine"}\n' + line + "\n")
+    with pytest.raises(GoldimaskError, match=r"p\.jsonl:2"):
+        read_prompts(path)
+
+
+def test_cli_decode(call, folder, tmp_path):
+    common = (folder, "--length", 12, "--block", 8, "--tau", 0.5)
+    found = json.loads(call("decode", *common[:1], "a", *common[1:], "--json", "--trace").stdout)
+    (response,) = found["responses"]
+    backbone = load_run(folder)
+    expected = decode(backbone, ["a"], length=12, block=8, tau=0.5)[0]
+    assert response["tokens"] == expected.tokens and response["steps"] == expected.steps
+    assert sum(len(c["positions"]) for c in response["trace"]) == 12
+    shown = call("decode", *common[:1], "a", *common[1:], "--show")
+    assert shown.exit_code == 0 and "step" in shown.stdout
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(r) + "\n" for r in ROWS[:2]))
+    made = call("decode", *common, "--file", tmp_path / "p.jsonl", "--out", tmp_path / "a.jsonl")
+    assert made.exit_code == 0
+    assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("decode", "RUN"), "give a prompt or --file"),
+        (("decode", "RUN", "a", "--out", "x"), "--file needs --out"),
+        (("decode", "RUN", "a", "--tau", "2"), "tau: expected"),
+        (("decode", "RUN", "a", "--decoder", "x"), "unknown decoder"),
+        (("decode", "RUN", "a", "--show", "--json"), "--show is for one prompt"),
+        (("sweep", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
+        (("sweep", "RUN", "--tasks", "x", "--baselines", "b"), "b is not among the runs"),
+        (("study", "eligibility", "RUN", "--tau", "1.5"), "--tau: expected confidences"),
+    ],
+)
+def test_cli_mistakes(call, words, message):
+    with pytest.raises(GoldimaskError, match=message):
+        call(*words)
+
+
+def test_cli_chat(call, folder):
+    made = call("chat", folder, "--length", 8, stdin="7 - 5 = ?\n\n/reset\nagain\n/quit\nnever\n")
+    assert made.exit_code == 0
+    backbone = load_run(folder)
+    first = decode(backbone, ["7 - 5 = ?"], length=8, eos_stop=True)[0].text
+    assert first in made.stdout
+
+
+def test_picture(llada):
+    (made,) = decode(llada, ["a"], **SMALL)
+    half = canvas(llada.tokenizer, made.trace[: made.steps // 2], 12, made.steps)
+    assert half.plain.count("·") >= 1
+    full = canvas(llada.tokenizer, made.trace, 12, made.steps).plain
+    assert len(full) > 0 and legend(made.steps).plain.startswith("step")
+    assert colour(1, 9) != colour(9, 9)
+
+
+def test_runs(folder, tmp_path):
+    assert find_run(folder).base == str(folder)
+    assert find_run("tiny").name == "tiny"
+    run = tmp_path / "run"
+    run.mkdir()
+    with pytest.raises(GoldimaskError, match="neither a run folder"):
+        find_run(run)
+    (run / "recipe.yaml").write_text("backbone: {name: tiny, dtype: auto}\n")
+    with pytest.raises(GoldimaskError, match="neither adapter/ nor model/"):
+        find_run(run)
+    (run / "adapter").mkdir()
+    found = find_run(run)
+    assert (found.base, found.adapter, found.options) == ("tiny", run / "adapter", ())
+    (run / "recipe.yaml").write_text("seed: 1\n")
+    with pytest.raises(GoldimaskError, match="backbone: missing"):
+        find_run(run)
+
+
+def test_adapter_run_decodes_like_its_model(llada, folder, tmp_path):
+    from goldimask.lora import LoraSettings, add_lora, save_adapter
+
+    adapted = add_lora(load_run(folder), LoraSettings(r=2, alpha=4.0), seed=0)
+    run = tmp_path / "lora-run"
+    save_adapter(adapted, run / "adapter")
+    (run / "recipe.yaml").write_text(f"backbone: {{name: tiny, path: {folder}}}\n")
+    loaded = load_run(run)
+    assert loaded.name == "lora-run"
+    assert decode(loaded, ["a"], **SMALL)[0].tokens == decode(adapted, ["a"], **SMALL)[0].tokens
+
+
+def fake(name, model, task, length, tau):
+    return 0.5 + 0.1 * len(model) * tau, 100 * tau / len(model), 10, length or 128
+
+
+def test_sweep_and_reductions(tmp_path):
+    runs = [
+        ("base", lambda: "x", True),
+        ("better", lambda: "xxx", True),
+        ("ours", lambda: "xxxx", False),
+    ]
+    points = sweep(runs, ["t", "u"], fake, taus=(0.9, 0.7))
+    assert len(points) == 12 and [p.tau for p in points[:2]] == [0.7, 0.9]
+    found = reductions(points)
+    assert len(found) == 4 and {r.against for r in found} == {"better"}
+    assert found[0].reduction == pytest.approx(0.25)
+    assert found[0].accuracy_difference == pytest.approx(7.0)
+    pdf, png = write_figure(points, tmp_path)
+    before = pdf.read_bytes(), png.read_bytes()
+    assert before[0][:4] == b"%PDF" and before[1][1:4] == b"PNG"
+    write_figure(points, tmp_path)
+    assert before == (pdf.read_bytes(), png.read_bytes())
+    assert "| ours | t | 128 | 0.7 |" in markdown(points)
+    with pytest.raises(GoldimaskError, match="same name"):
+        sweep([runs[0], runs[0]], ["t"], fake)
+
+
+def test_best_baseline_is_the_most_accurate_then_the_cheapest():
+    point = lambda run, acc, steps, base: Point(run, "t", 8, 0.9, acc, steps, 5, base)  # noqa: E731
+    points = [
+        point("a", 0.4, 10, True),
+        point("b", 0.6, 30, True),
+        point("c", 0.6, 20, True),
+        point("d", 0.5, 25, False),
+    ]
+    (found,) = reductions(points)
+    assert found.against == "c" and found.reduction == pytest.approx(-0.25)
+
+
+def test_baselines_by_recipe(tmp_path):
+    assert is_baseline("tiny")
+    for preset, expected in (("goldimask-d", False), ("lift-2", True)):
+        (tmp_path / "recipe.yaml").write_text(f"method: {{preset: {preset}}}\n")
+        assert is_baseline(str(tmp_path)) is expected
+
+
+PAIRS = [("How many apples?", "12 - 5 = 7 are left."), ("7 - 5", "The answer is 42, so add(a, b)")]
+
+
+def test_states_are_shared_and_predictions_literal(backbone):
+    import torch
+
+    refs = study.references(backbone, PAIRS)
+    states = study.draw_states(refs, per_example=6, block=8, seed=3)
+    assert states == study.draw_states(refs, per_example=6, block=8, seed=3)
+    assert states != study.draw_states(refs, per_example=6, block=8, seed=4)
+    found = study.predict(backbone, refs, states, block=8, batch_size=5)
+    for state, got in zip(states, found, strict=True):
+        ref = refs[state.example]
+        response = list(ref.response)
+        for i in range(len(response)):
+            if i in state.masked or i >= 8 * (state.block + 1):
+                response[i] = backbone.mask_id
+        with torch.no_grad():
+            logits = backbone.model(input_ids=torch.tensor([[*ref.prompt, *response]])).logits[0]
+        logits[:, backbone.mask_id] = -torch.inf
+        rows = [len(ref.prompt) + i - backbone.shift for i in state.masked]
+        p, token = logits[rows].double().softmax(1).max(1)
+        truth = torch.tensor([ref.response[i] for i in state.masked])
+        assert (got.correct == (token == truth).numpy()).all()
+        np.testing.assert_allclose(got.confidence, p.numpy(), rtol=1e-4)
+
+
+def test_eligibility_counts_by_hand():
+    before = [study.Predictions(np.array([True, True, False]), np.array([0.95, 0.5, 0.99]))]
+    after = [study.Predictions(np.array([True, True, True]), np.array([0.2, 0.91, 0.91]))]
+    (row,) = study.summarise(before, [0.9])
+    assert (row["eligible"], row["oracle_safe"], row["precision"]) == (2, 1, 0.5)
+    (moved,) = study.change(before, after, [study.State(0, 0, (0, 1, 2))], [0.9])
+    assert (moved["gained"], moved["lost"], moved["net"]) == (2, 1, 1)
+    assert study.summarise(before, [1.0])[0]["precision"] is None
+
+
+def test_cli_study(call, folder, tmp_path):
+    data = tmp_path / "refs.jsonl"
+    data.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in PAIRS))
+    made = call("study", "eligibility", folder, "--data", data, "--states", 2, "--json")
+    result = json.loads(made.stdout)
+    assert result["states"] == 4 and len(result["models"]["model"]) == 4
+    assert call("study", "eligibility", folder, "--data", data).exit_code == 0
+
+
+def test_bench_rows(llada):
+    result = bench_decode(llada, ["a", "7 - 5"], batches=(1, 2), length=12, block=8, repeats=1)
+    assert [(r["batch"], r["engine"]) for r in result["rows"]] == [
+        (1, "straightforward"),
+        (1, "engine"),
+        (2, "straightforward"),
+        (2, "engine"),
+        (2, "one-token"),
+    ]
+    assert all(r["same_tokens"] in (True, None) for r in result["rows"])
+    assert result["rows"][-1]["steps_mean"] == 12 and result["steps_ratio"] >= 1
