@@ -99,7 +99,8 @@ def water_fill_bisection(
 
 def utility(before: Tensor, after: Tensor, priority: Priority) -> Tensor:
     """u = [log p2 - log p1]_+ lambda(p2), elementwise, float64."""
-    gain = (after.double() - before.double()).clamp_min(0.0)
+    floor = -1e30  # p1 = 0 would make the gain infinite; finite and huge, it meets the cap
+    gain = (after.double() - before.double().clamp_min(floor)).clamp_min(0.0)
     return gain * priority(after.double().exp().clamp(0.0, 1.0))
 
 

@@ -136,6 +136,15 @@ def test_utility_is_gain_times_priority_after():
     np.testing.assert_allclose(utility(before, after, Priority()), expected, rtol=1e-6)
 
 
+def test_a_probability_of_zero_before_the_reveal_meets_the_cap():
+    before = torch.tensor([[-torch.inf, -3.0, -3.0, -torch.inf]])
+    after = torch.tensor([[-1.0, -1.0, -1.0, -torch.inf]])
+    u = utility(before, after, Priority())
+    assert torch.isfinite(u).all() and u[0, 3] == 0
+    w = water_fill(u, torch.ones_like(u, dtype=torch.bool), 2.0)
+    np.testing.assert_allclose(w[0], [2.0, 1.0, 1.0, 0.0])
+
+
 def _case(keep: int, candidates: int, revealed: int):
     batch = Batch(
         torch.zeros(1, 12, dtype=torch.long),
