@@ -4,13 +4,17 @@ GM.strip = (group, onlook) => {
   const strip = GM.el('div', {
     class: 'strip', role: 'listbox', 'aria-label': 'Tokens of the example. Arrow keys move, Enter holds, Escape lets go.',
   });
+  // lines of tokens: the browser skips the layout of lines that are out of sight
+  const longest = index.length > 1000 ? 150 : Infinity;
+  let line = null, used = 0;
   const parts = index.map((v, i) => {
+    if (!line || used >= longest) { line = GM.el('div', { class: 'tokens', role: 'presentation' }); strip.append(line); used = 0; }
     const bar = GM.el('i'), before = GM.el('b'), after = GM.el('i'), rank = GM.el('span', { class: 'rank' });
     const node = GM.el('span', { class: 'tok', role: 'option', tabindex: -1, 'data-i': i, 'aria-selected': 'false' },
       rank, GM.el('span', { class: 'bar' }, bar), GM.word(vocab[v].runs), GM.el('span', { class: 'pp' }, before, after));
-    strip.append(node);
-    const runs = vocab[v].runs;
-    if (runs.some((run) => run[2] === 'newline') || i === group.tokens.prompt - 1) strip.append(GM.el('span', { class: 'break', 'aria-hidden': 'true' }));
+    line.append(node);
+    used += 1;
+    if (vocab[v].runs.some((run) => run[2] === 'newline') || i === group.tokens.prompt - 1) line = null;
     return { node, bar, before, after, rank };
   });
   let view = null, k = 0, held = -1, active = 0;
