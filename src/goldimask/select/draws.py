@@ -1,15 +1,16 @@
-"""Random numbers of the sampling maximisers, defined so that every engine can make the same draws.
+"""Random numbers of the sampling maximisers, defined so that every engine makes the same draws.
 
 A maximiser takes exactly one number from its generator, `seed = rng.integers(2**63)`. Step j turns
-it into 64 bits, splitmix64(seed + j * GOLDEN) = (high, low), and gives candidate x a 32-bit key:
+it into 64 bits, splitmix64(seed + j * GOLDEN) = (high, low), and gives candidate x the 31-bit key
 
     h = (x * C) ^ low;  h ^= h >> 16;  h *= M1;  h ^= h >> 13;  h += high;  h *= M2;  h ^= h >> 16
+    key = h >> 1                                                          (all modulo 2**32)
 
-all modulo 2**32 (each part is a bijection, so the keys of one step are distinct). "A uniform draw
-from a pool" is the pool member with the lowest key: the keys know nothing of the pool, so every member
-is as likely as another. No engine has to rank the pool, to draw in a certain order, or to know how
-many numbers another step consumed: a lazy engine tries candidates in the order of their keys until one
-is in the pool, a batched engine takes a masked argmin.
+"A uniform draw from a pool" is the pool member with the lowest key, lowest index on equal keys: the
+keys know nothing of the pool, so every member is as likely as another. No engine has to rank the
+pool, to draw in a certain order, or to know how many numbers another step consumed: a lazy engine
+tries candidates in the order of their keys until one is in the pool, a batched engine takes a
+masked argmin.
 """
 
 from __future__ import annotations
@@ -44,4 +45,4 @@ def step_keys(words: NDArray[np.uint32], n: int) -> NDArray[np.uint32]:
     h = np.arange(n, dtype=np.uint32) * np.uint32(C) ^ words[0]
     h = (h ^ (h >> np.uint32(16))) * np.uint32(M1)
     h = ((h ^ (h >> np.uint32(13))) + words[1]) * np.uint32(M2)
-    return h ^ (h >> np.uint32(16))
+    return (h ^ (h >> np.uint32(16))) >> np.uint32(1)

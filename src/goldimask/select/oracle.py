@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from goldimask.objective import Floats, Support, marginals, value
 from goldimask.select.base import Selection
-from goldimask.select.draws import draw_seed, step_keys, step_words
+from goldimask.select.draws import step_keys, step_words
 
 TIE = 1e-12
 GUIDED_SHARE = 0.372  # of the budget, during which P's draw avoids the guide
@@ -261,37 +261,37 @@ def run_ranked(p: Problem, ranking: NDArray[np.int64], budget: int) -> Selection
     return finish(p, order, increments(p, order), 0)
 
 
-def ranking_static(p: Problem) -> NDArray[np.int64]:
-    """Candidates by their initial marginals, largest first, ties to the lowest index."""
-    delta = p.delta(np.zeros(p.n, dtype=bool))
-    out = np.empty(p.n, dtype=np.int64)
-    for k in range(p.n):
-        out[k] = best(delta, p.tie)
-        delta[out[k]] = -np.inf
-    return out
+def rank(delta: Floats, tie: float) -> NDArray[np.int64]:
+    """Largest first, ties to the lowest index."""
+    order = np.argsort(-delta, kind="stable")
+    start = 0
+    for k in range(1, len(order) + 1):  # members of a tie within `tie` of its largest go by index
+        if k == len(order) or delta[order[k]] < delta[order[start]] - tie:
+            order[start:k].sort()
+            start = k
+    return order
 
 
 def ranking_random(n: int, seed: int) -> NDArray[np.int64]:
     """A uniform random order: by the keys of step 0."""
-    return np.argsort(step_keys(step_words(seed, 1)[0], n))
+    return np.argsort(step_keys(step_words(seed, 1)[0], n), kind="stable")
 
 
 def solve(
     p: Problem,
     selector: str,
     budget: int,
-    rng: np.random.Generator | None = None,
+    seed: int = 0,
     swap: Swap = "decoupled",
     swaps: int | None = None,
 ) -> Selection:
-    """Any maximiser or control by name."""
+    """Any maximiser or control by name; `seed` is the number it took from its generator."""
     if selector == "greedy":
         return run_greedy(p, budget)
     if selector == "twin":
         return run_twin(p, budget)
     if selector == "static":
-        return run_ranked(p, ranking_static(p), budget)
-    seed = draw_seed(rng) if rng is not None else 0
+        return run_ranked(p, rank(p.delta(np.zeros(p.n, dtype=bool)), p.tie), budget)
     if selector == "random":
         return run_ranked(p, ranking_random(p.n, seed), budget)
     if selector == "randomized":

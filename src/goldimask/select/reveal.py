@@ -18,11 +18,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goldimask.errors import GoldimaskError, nearest
 from goldimask.keys import Keys, Stream
 from goldimask.objective import Priority, Support, priority_curve
 from goldimask.select import oracle
-from goldimask.select.base import SELECTORS, Select, candidate_attention
+from goldimask.select.api import DRAWING, read_support
+from goldimask.select.base import SELECTORS, Select, Selection
 from goldimask.select.draws import draw_seed
 from goldimask.types import Batch, Corruption, Reveal, Signal, Signals
 
@@ -43,22 +43,60 @@ class SubmodularSelect:
     needs: frozenset[Signal] = BOTH
 
     def __call__(self, c: Corruption, s: Signals, batch: Batch, keys: Keys) -> Reveal:
-        assert s.logp is not None
-        logp = s.logp.double().cpu()
-        candidates = c.candidates.cpu()
-        budgets = wanted(c)
+        assert s.logp is not None and s.attention is not None
+        budgets, candidates = wanted(c), c.candidates.cpu().numpy()
+        p = np.exp(np.minimum(s.logp.double().cpu().numpy(), 0.0))
+        rows = [np.flatnonzero(row) for row in candidates]
+        asked = np.flatnonzero(budgets)
         ids = batch.example_id.tolist()
+        draws = self.maximiser in DRAWING
+        seeds = [draw_seed(keys.rng(ids[b], Stream.SELECT)) if draws else 0 for b in asked]
+        lams = [self.priority(p[b, rows[b]]) for b in asked]
+        found = self.select(s, asked, rows, lams, budgets, seeds)
         order, gains, values = empty(batch.size)
-        for b in np.flatnonzero(budgets):
-            rows = candidates[b].nonzero().squeeze(1).numpy()
-            attention = candidate_attention(s, int(b), len(rows)).double().cpu().numpy()
-            lam = self.priority(np.exp(np.minimum(logp[b].numpy()[rows], 0.0)))
-            p = oracle.problem(attention, lam, self.support)
-            rng = keys.rng(ids[b], Stream.SELECT)
-            found = oracle.solve(p, self.maximiser, int(budgets[b]), rng, self.swap, self.swaps)
-            order[b], gains[b] = rows[found.order].tolist(), found.gains.tolist()
-            values[b] = found.value
+        for b, one in zip(asked, found, strict=True):
+            order[b], gains[b] = rows[b][one.order].tolist(), one.gains.tolist()
+            values[b] = one.value
         return Reveal(scatter(c.candidates, order), order, gains, values)
+
+    def select(self, s, asked, rows, lams, budgets, seeds) -> list[Selection]:
+        """Accelerator tensors stay there; anything else is fetched once and goes to numba."""
+        if s.attention.device.type != "cpu":
+            return select_on_device(self, s, asked, rows, lams, budgets, seeds)
+        from goldimask.select.engine import Rules, Task, run  # numba is imported on first use
+
+        attention = s.attention.float().contiguous().numpy()
+        tasks = [
+            Task(attention[b], rows[b], lam, int(budgets[b]), seed)
+            for b, lam, seed in zip(asked, lams, seeds, strict=True)
+        ]
+        rules = Rules(self.maximiser, self.support, self.swap, self.swaps)
+        return run(tasks, rules, torch.get_num_threads())
+
+
+def select_on_device(
+    select: SubmodularSelect, s: Signals, asked: np.ndarray, rows: list, lams: list,
+    budgets: np.ndarray, seeds: list[int],
+) -> list[Selection]:  # fmt: skip
+    """Cut the candidates out on the device and select there, the whole batch at once."""
+    from goldimask.select.batched import run_batch
+
+    if not len(asked):
+        return []
+    width = max(len(rows[b]) for b in asked)
+    mask = np.zeros((len(asked), width), dtype=bool)
+    index, lam = np.zeros(mask.shape, dtype=np.int64), np.zeros(mask.shape)
+    for k, b in enumerate(asked):
+        n = len(rows[b])
+        mask[k, :n], index[k, :n], lam[k, :n] = True, rows[b], lams[k]
+    attention = s.attention
+    assert attention is not None
+    columns = torch.from_numpy(index).to(attention.device)[:, None].expand(-1, width, -1)
+    square = attention[torch.from_numpy(asked).to(attention.device), :width].gather(2, columns)
+    return run_batch(
+        square.float(), lam, budgets[asked], mask, seeds, select.maximiser, select.support,
+        select.swap, select.swaps,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -102,19 +140,9 @@ def build(
     **options: Any,
 ) -> Select:
     curve = priority_curve(priority, "method.select.priority")
-    return SubmodularSelect(maximiser, curve, read_support(support), **options)
-
-
-def read_support(spec: Mapping[str, Any] | Support) -> Support:
-    """`{kind: saturating, s0: 0.05}` or `{kind: linear}`."""
-    if isinstance(spec, Support):
-        return spec
-    for key in spec:
-        if key not in ("kind", "s0"):
-            raise GoldimaskError(
-                f"method.select.support.{key}: unknown key; {nearest(key, ('kind', 's0'))}"
-            )
-    return Support(**spec)
+    return SubmodularSelect(
+        maximiser, curve, read_support(support, "method.select.support"), **options
+    )
 
 
 @SELECTORS.register("greedy", aliases=("d",))

@@ -1,0 +1,121 @@
+"""P's local search by decoupled swaps (D27): the best removal u, then the best insertion into Z - u.
+
+    F(Z - u) - F(Z) = lambda_u S_u / T_u  -  sum over i outside Z of  w_i a / (T_i - a),   a = A_iu
+
+and the insertion is a marginal. Removing invalidates lazy bounds, so both are swept densely, one
+sweep of N evaluations per swap, in float32 intervals; float64 decides among those that overlap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from goldimask.select.kernels import GONE, OPTIONS, delta64, gain32, refresh, reveal
+
+REBUILD = 64  # swaps after which S is summed anew, so that rounding cannot build up
+
+
+@njit(**OPTIONS)
+def loss32(s, u):
+    """What the other targets lose when u leaves the set, float32."""
+    loss = np.float32(0)
+    least = np.float32(s.s0)
+    for i in range(s.total.shape[0]):
+        a = s.at[u, i]
+        rest = s.total[i] - a
+        rest = rest if rest > least else least
+        loss += s.weight[i] * a / rest
+    return loss
+
+
+@njit(**OPTIONS)
+def removal64(s, u):
+    """F(Z - u) - F(Z), float64."""
+    loss = 0.0
+    for i in range(s.support.shape[0]):
+        a = np.float64(s.at[u, i])
+        t = s.support[i] + s.s0
+        rest = t - a
+        rest = rest if rest > s.s0 else s.s0
+        loss += s.mass[i] * a / (t * rest)
+    return s.lam[u] * s.support[u] / (s.support[u] + s.s0) - loss
+
+
+@njit(**OPTIONS)
+def best_of(s, inside, removing, barred, tie, eta):
+    """(index, value) of the best removal from, or insertion into, the set; -1 if there is none."""
+    n = inside.shape[0]
+    floor = np.float32(-1e20)
+    down, up = np.float32(1 - eta), np.float32(1 + eta)
+    for x in range(n):
+        s.upper[x] = GONE
+        if inside[x] != removing or x == barred:
+            continue
+        if removing:
+            own = np.float32(s.lam[x] * s.support[x] / (s.support[x] + s.s0))
+            part = loss32(s, x)
+            low, s.upper[x] = own * down - part * up, own * up - part * down
+        else:
+            part = gain32(s, x)
+            low, s.upper[x] = part * down - s.cost[x] * up, part * up - s.cost[x] * down
+        floor = max(floor, low - np.float32(tie))
+    top = -1e300
+    for x in range(n):
+        if s.upper[x] >= floor:
+            top = max(top, removal64(s, x) if removing else delta64(s, x))
+    for x in range(n):
+        if s.upper[x] >= floor:
+            found = removal64(s, x) if removing else delta64(s, x)
+            if found >= top - tie:
+                return x, found
+    return -1, -1e300
+
+
+@njit(**OPTIONS)
+def conceal(s, inside, u, anew):
+    """Take u out of the set."""
+    inside[u] = False
+    s.mass[u] = s.lam[u] * s.s0
+    s.lam32[u] = np.float32(s.lam[u])
+    s.live[u] = np.float32(s.lam[u] > 0)
+    if anew:
+        s.support[:] = 0
+        for x in range(inside.shape[0]):
+            if inside[x]:
+                for i in range(s.support.shape[0]):
+                    s.support[i] += np.float64(s.at[x, i])
+    else:
+        for i in range(s.support.shape[0]):
+            s.support[i] = max(s.support[i] - np.float64(s.at[u, i]), 0.0)
+    refresh(s)
+
+
+@njit(**OPTIONS)
+def run_swaps(s, order, count, cap, tie, eta):
+    """Swap while it improves F, at most `cap` times; the newcomers end the order. Returns swaps."""
+    n = s.at.shape[0]
+    inside = np.zeros(n, dtype=np.bool_)
+    for k in range(count):
+        inside[order[k]] = True
+    if count == 0 or count == n:
+        return 0
+    for swap in range(cap):
+        top = np.float32(0)
+        for i in range(n):
+            top = max(top, s.total[i])
+        # T - a loses digits when a is most of T
+        u, first = best_of(s, inside, True, -1, tie, eta + 3e-7 * top / s.s0)
+        conceal(s, inside, u, swap % REBUILD == REBUILD - 1)
+        v, second = best_of(s, inside, False, u, tie, eta)
+        if first + second <= tie:
+            reveal(s, u)
+            return swap
+        reveal(s, v)
+        inside[v] = True
+        at = 0
+        for k in range(count):
+            order[at] = order[k]
+            at += order[k] != u
+        order[count - 1] = v
+    return cap
