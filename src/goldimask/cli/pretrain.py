@@ -30,6 +30,9 @@ def pretrain(
 
     with progress("pretraining", settings.steps) as advance:
         last = run(settings, resume=resume, advance=advance, say=say)
+    from goldimask.tiny.curves import draw_curves, read_log
+
+    draw_curves(read_log(f"{settings.output}/log.jsonl"), f"{settings.output}/curves.png")
     result = {"output": settings.output, **last}
     rows = [
         (name, values["accuracy"] * 100, values["steps"], last["test_loss"][name])

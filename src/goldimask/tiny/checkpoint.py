@@ -12,40 +12,43 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from goldimask.errors import GoldimaskError
 from goldimask.files import new_folder, write_json
+from goldimask.tiny.optim import Optimisers
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, facts: dict[str, Any]
-) -> None:
+def save_checkpoint(folder: Path, optimisers: Optimisers, facts: dict[str, Any]) -> None:
     """Write `state.safetensors` and `state.json` (`facts`) into a fresh folder."""
-    tensors = {f"weight.{name}": p.detach().clone() for name, p in model.named_parameters()}
-    for name, parameter in model.named_parameters():
-        for moment in MOMENTS:
-            value = optimizer.state[parameter][moment]
-            tensors[f"{moment}.{name}"] = value.detach().clone().contiguous()
+    tensors = {}
+    for name, parameter in optimisers.named.items():
+        tensors[f"weight.{name}"] = parameter.detach()
+        if name in optimisers.momenta:
+            tensors[f"momentum.{name}"] = optimisers.momenta[name]
+        else:
+            for moment in MOMENTS:
+                tensors[f"{moment}.{name}"] = optimisers.adam.state[parameter][moment].detach()
     with new_folder(folder) as temporary:
-        save_file(tensors, temporary / "state.safetensors")
+        save_file({k: v.contiguous() for k, v in tensors.items()}, temporary / "state.safetensors")
         write_json(temporary / "state.json", facts)
 
 
-def load_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> dict[str, Any]:
+@torch.no_grad()
+def load_checkpoint(folder: Path, optimisers: Optimisers) -> dict[str, Any]:
     """Restore weights and moments in place; returns the facts."""
     facts = read_facts(folder)
     tensors = load_file(folder / "state.safetensors")
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if f"weight.{name}" not in tensors:
-                raise GoldimaskError(f"{folder}: holds no weight '{name}'; was the model changed?")
-            parameter.copy_(tensors[f"weight.{name}"])
-            optimizer.state[parameter] = {m: tensors[f"{m}.{name}"].clone() for m in MOMENTS}
+    for name, parameter in optimisers.named.items():
+        if f"weight.{name}" not in tensors:
+            raise GoldimaskError(f"{folder}: holds no weight '{name}'; was the model changed?")
+        parameter.copy_(tensors[f"weight.{name}"])
+        if name in optimisers.momenta:
+            optimisers.momenta[name].copy_(tensors[f"momentum.{name}"])
+        else:
+            state = {m: tensors[f"{m}.{name}"].clone() for m in MOMENTS}
+            optimisers.adam.state[parameter] = state
     return facts
 
 

@@ -3,9 +3,9 @@
     for step in 0 .. steps - 1:
         batch  <- problems step * B ... of the stream (`canvas.py`)
         loss   <- MaskedStep(vanilla)(model, batch, keys)     t ~ U(noise_floor, 1), weight 1/(tL)
-        AdamW with warm-up and decay, gradient clipped by its norm
+        Muon and AdamW with warm-up and decay, gradient clipped by its norm (`optim.py`)
 
-Deviation from the paper's noise (D2): t starts at `noise_floor` = 0.02 instead of 0.001, which
+Deviation from the paper's noise (D2): t starts at `noise_floor` = 0.1 instead of 0.001, which
 bounds the weight 1/t; the shipped model is not a result, only a starting point.
 
 Everything is a function of the recipe and the step, nothing of wall-clock time: the same recipe
@@ -31,9 +31,10 @@ from goldimask.methods import method
 from goldimask.step import MaskedStep
 from goldimask.tiny.canvas import batches
 from goldimask.tiny.checkpoint import load_checkpoint, read_facts, save_checkpoint
+from goldimask.tiny.init import init_weights
+from goldimask.tiny.optim import make_optimisers, rate, update
 from goldimask.tiny.recipe import (
     ModelSection,
-    OptimSection,
     Pretraining,
     pretraining_dict,
     pretraining_yaml,
@@ -63,25 +64,9 @@ def new_backbone(section: ModelSection, seed: int) -> Backbone:
         "pad_token_id": ids[EOS],
         "bos_token_id": ids[BOS],
     }
-    return new_llada(config, tokenizer, seed, name="tiny")
-
-
-def learning_rate(section: OptimSection, step: int, steps: int) -> float:
-    """Linear warm-up, constant, linear decay: the step after the last would have `floor * lr`."""
-    if step < section.warmup:
-        return section.lr * (step + 1) / section.warmup
-    left = (steps - step) / max(1, section.decay)
-    return section.lr * (section.floor + (1 - section.floor) * min(1.0, left))
-
-
-def make_optimizer(model: torch.nn.Module, section: OptimSection) -> torch.optim.Optimizer:
-    """AdamW; norms are not decayed."""
-    parameters = list(model.parameters())
-    groups = [
-        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": section.weight_decay},
-        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=section.lr, betas=section.betas, foreach=False)
+    backbone = new_llada(config, tokenizer, seed, name="tiny")
+    init_weights(backbone.model, section.layers, seed)
+    return backbone
 
 
 def pretrain(
@@ -105,12 +90,12 @@ def _run(
     folder = Path(recipe.output)
     backbone = new_backbone(recipe.model, recipe.seed)
     model = backbone.model.train()
-    optimizer = make_optimizer(model, recipe.optim)
+    optimisers = make_optimisers(model, recipe.optim)
     log = folder / "log.jsonl"
     first = 0
     if resume:
         check_same(recipe, read_facts(folder / "checkpoint"))
-        first = int(load_checkpoint(folder / "checkpoint", model, optimizer)["step"])
+        first = int(load_checkpoint(folder / "checkpoint", optimisers)["step"])
         keep_until(log, first)
         say(f"resuming {folder} at step {first} of {recipe.steps}")
         advance(first)
@@ -131,19 +116,15 @@ def _run(
     last: dict[str, Any] = {}
     clock, tokens = time.process_time(), 0
     for step in range(first, recipe.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(recipe.optim, step, recipe.steps)
+        share = rate(recipe.optim, step, recipe.steps)
         batch = get_batch(step)
         out = step_once(model, batch, keys)
         out.loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), recipe.optim.clip)
         losses.append(float(out.loss.detach()))
-        norms.append(float(norm))
+        norms.append(update(optimisers, share))
         tokens += batch.ids.numel()
         if not math.isfinite(losses[-1]) or not math.isfinite(norms[-1]):
-            raise RunFailed(f"step {step}: the loss is not finite; lower optim.lr and start again")
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+            raise RunFailed(f"step {step}: the loss is not finite; lower the rates and start again")
         done = step + 1
         advance(1, f"loss {losses[-1]:.3f}")
         if done % watch.log_every == 0 or done == recipe.steps:
@@ -151,7 +132,7 @@ def _run(
                 "step": done,
                 "loss": round(sum(losses) / len(losses), 6),
                 "grad_norm": round(sum(norms) / len(norms), 4),
-                "lr": optimizer.param_groups[0]["lr"],
+                "rate": round(share, 6),
                 "tokens_per_cpu_second": round(tokens / max(1e-9, time.process_time() - clock)),
             }
             append(log, record)
@@ -164,7 +145,7 @@ def _run(
             clock, tokens = time.process_time(), 0
         if done % watch.checkpoint_every == 0 or done == recipe.steps:
             facts = {"step": done, "recipe": pretraining_dict(recipe)}
-            save_checkpoint(folder / "checkpoint", model, optimizer, facts)
+            save_checkpoint(folder / "checkpoint", optimisers, facts)
             save_backbone(backbone, folder / "model")
     return last
 

@@ -75,7 +75,7 @@ class Task:
     summary: str
     draft: Callable[[np.random.Generator, Level], Draft]
     words: tuple[str, ...]  # everything beyond numbers and punctuation that its texts contain
-    gen_length: int = 160
+    gen_length: int = 128  # canvas: the longest response of the hard distribution fits
     version: int = 1
 
     def problem(self, seed: int, index: int, split: Split | str = Split.TEST) -> Problem:

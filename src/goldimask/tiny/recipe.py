@@ -25,7 +25,7 @@ class ModelSection:
     layers: int = 4
     heads: int = 4
     mlp: int = 384
-    rope_theta: float = 10000.0
+    rope_theta: float = 1000.0
     max_length: int = 512
     __pydantic_config__ = _STRICT
 
@@ -38,23 +38,25 @@ class CanvasSection:
     short_length: int = 32
     full: float = 0.12  # share of examples filled up to one of `lengths`
     lengths: tuple[int, ...] = (128, 160)
-    window: int = 8  # batches whose examples are sorted by length together
+    window: int = 4  # batches whose examples are sorted by length together
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
 class OptimSection:
-    """AdamW: linear warm-up, a constant rate, linear decay to `floor` times it at the end.
+    """Muon inside the blocks, AdamW elsewhere: linear warm-up, constant rate, linear decay.
 
     The constant part does not depend on the number of steps, so a run may be lengthened while it
     lasts and still be the run that the longer recipe describes.
     """
 
-    lr: float = 2e-3
+    muon_lr: float = 0.02
+    momentum: float = 0.95
+    lr: float = 3e-3
     betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = 0.05
-    warmup: int = 200
-    decay: int = 1500  # steps
+    weight_decay: float = 0.01
+    warmup: int = 50
+    decay: int = 3000  # steps
     floor: float = 0.0
     clip: float = 1.0
     __pydantic_config__ = _STRICT
@@ -84,7 +86,7 @@ class Pretraining:
     steps: int = 6000
     batch_size: int = 32
     threads: int = 1  # the sums of a matrix product depend on it, so the weights do
-    noise_floor: float = 0.02  # t ~ U(noise_floor, 1): bounds the weight 1/t
+    noise_floor: float = 0.1  # t ~ U(noise_floor, 1): bounds the weight 1/t
     mix: dict[str, float] = field(default_factory=dict)  # task -> share; empty: all alike
     model: ModelSection = field(default_factory=ModelSection)
     canvas: CanvasSection = field(default_factory=CanvasSection)

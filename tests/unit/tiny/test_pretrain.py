@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.keys import Keys, Stream
 from goldimask.tiny.canvas import batches, make_canvas, problem_number, trailing
-from goldimask.tiny.pretrain import learning_rate, make_optimizer, new_backbone, pretrain
+from goldimask.tiny.optim import make_optimisers, rate
+from goldimask.tiny.pretrain import new_backbone, pretrain
 from goldimask.tiny.problem import is_test
 from goldimask.tiny.recipe import (
     CanvasSection,
@@ -154,17 +155,20 @@ def test_the_log_measures_loss_and_accuracy(tmp_path):
 
 
 def test_schedule():
-    section = OptimSection(lr=1.0, warmup=4, decay=5, floor=0.0)
-    rates = [learning_rate(section, i, 20) for i in range(20)]
+    section = OptimSection(warmup=4, decay=5, floor=0.0)
+    rates = [rate(section, i, 20) for i in range(20)]
     assert rates[:4] == [0.25, 0.5, 0.75, 1.0] and set(rates[4:16]) == {1.0}
     assert rates[15:] == pytest.approx([1.0, 0.8, 0.6, 0.4, 0.2])
 
 
-def test_norms_are_not_decayed(backbone):
-    decayed, kept = make_optimizer(backbone.model, OptimSection()).param_groups
-    assert all(p.ndim == 2 for p in decayed["params"]) and decayed["weight_decay"] > 0
-    assert all(p.ndim == 1 for p in kept["params"]) and kept["weight_decay"] == 0
-    count = len(decayed["params"]) + len(kept["params"])
+def test_every_parameter_has_one_optimiser(backbone):
+    optimisers = make_optimisers(backbone.model, OptimSection())
+    decayed, kept = optimisers.adam.param_groups
+    assert {p.ndim for p in decayed["params"]} == {2} and decayed["weight_decay"] > 0
+    assert {p.ndim for p in kept["params"]} == {1} and kept["weight_decay"] == 0
+    assert len(decayed["params"]) == 2  # embedding and head
+    assert all("layers" in name for name in optimisers.momenta)
+    count = len(decayed["params"]) + len(kept["params"]) + len(optimisers.momenta)
     assert count == len(list(backbone.model.parameters()))
 
 
