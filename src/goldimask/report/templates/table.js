@@ -18,7 +18,7 @@ GM.kinds.facts = (box, data) => box.append(GM.facts(data.pairs));
 GM.kinds.table = (box, data) => box.append(GM.table(data.caption, data.columns, data.rows, { left: data.left }));
 GM.kinds.prose = (box, data) => box.append(...data.paragraphs.map((p) => GM.el('p', { text: p })));
 GM.kinds.links = (box, data) => box.append(GM.el('ul', {}, data.links
-  .filter((link) => /^[\w][\w./ -]*\.(html|pdf|png|csv|tex|md|json)$/.test(link.href) && !link.href.includes('..'))
+  .filter((link) => /^(\.\.\/)*[\w%][\w%./-]*\.(html|pdf|png|csv|tex|md|json)$/.test(link.href))
   .map((link) => GM.el('li', {}, GM.el('a', { href: link.href, text: link.text })))));
 GM.kinds.samples = (box, data) => {
   for (const sample of data.samples) {

@@ -1,0 +1,140 @@
+"""What a run folder holds, read for a report: recipe, manifest, metrics, evaluated samples, pages.
+
+Nothing heavy is imported. A line of metrics cut short by a kill is left out and counted; a folder
+without `recipe.yaml` is an error, one without the other parts simply has less to show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from goldimask.errors import GoldimaskError
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run, as far as it got."""
+
+    name: str
+    folder: Path
+    recipe: Mapping[str, Any]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[Mapping[str, Any], ...] = ()
+    torn: int = 0  # unreadable lines of metrics
+    samples: tuple[Any, ...] = ()  # goldimask.eval.records.Sample
+    results: tuple[Any, ...] = ()  # goldimask.eval.run.TaskResult
+    pages: tuple[Path, ...] = ()
+    extras: Mapping[str, Any] = field(default_factory=dict)  # sweep and study files by name
+
+    @property
+    def method(self) -> str:
+        section = self.recipe.get("method")
+        return str(section.get("preset", "goldimask-d")) if isinstance(section, Mapping) else "–"
+
+
+def read_run(path: Path | str, name: str | None = None) -> RunData:
+    """Read one run folder."""
+    from goldimask.config import read_yaml
+
+    folder = Path(path)
+    if not (folder / "recipe.yaml").is_file():
+        raise GoldimaskError(
+            f"{path}: not a run folder (no recipe.yaml); give folders of `goldimask train`, "
+            "or JSON files written by `goldimask sweep` or `goldimask study`"
+        )
+    metrics, torn = read_lines(folder / "metrics.jsonl")
+    samples, results = read_evaluation(folder)
+    return RunData(
+        name=name or folder.resolve().name,
+        folder=folder,
+        recipe=read_yaml(folder / "recipe.yaml"),
+        manifest=read_object(folder / "manifest.json"),
+        metrics=metrics,
+        torn=torn,
+        samples=samples,
+        results=results,
+        pages=tuple(sorted(folder.glob("*.html"))),
+        extras={p.stem: read_object(p) for p in sorted(folder.glob("*.json")) if is_extra(p)},
+    )
+
+
+def is_extra(path: Path) -> bool:
+    return path.stem.startswith(("sweep", "study"))
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object, or nothing where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except (ValueError, OSError) as error:
+        raise GoldimaskError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise GoldimaskError(f"{path}: expected a JSON object, found a {type(value).__name__}")
+    return value
+
+
+def read_lines(path: Path) -> tuple[tuple[dict[str, Any], ...], int]:
+    """JSON lines and how many could not be read."""
+    if not path.is_file():
+        return (), 0
+    found, torn = [], 0
+    for line in path.read_text("utf-8", errors="replace").splitlines():
+        try:
+            row = json.loads(line)
+            found.append({**row, "step": float(row["step"])})
+        except (ValueError, KeyError, TypeError):
+            torn += bool(line.strip())
+    return tuple(found), torn
+
+
+def read_evaluation(folder: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Samples and results under `eval/`, if the run was evaluated."""
+    if not any((folder / "eval").glob("samples-*.jsonl")):
+        return (), ()
+    from goldimask.eval.summary import load_results
+
+    samples, results = load_results(folder / "eval")
+    return tuple(samples), tuple(results)
+
+
+def read_sources(paths: Sequence[str]) -> tuple[list[RunData], dict[str, Any]]:
+    """(runs, sweep and study results) as named; runs of equal names are told apart by path."""
+    folders = [p for p in paths if not p.endswith(".json")]
+    names = [Path(p).resolve().name for p in folders]
+    runs = [
+        read_run(p, name if names.count(name) == 1 else str(Path(p)))
+        for p, name in zip(folders, names, strict=True)
+    ]
+    files = {Path(p).stem: p for p in paths if p.endswith(".json")}
+    for path in files.values():
+        if not Path(path).is_file():
+            raise GoldimaskError(f"{path}: no such file")
+    extras = {stem: read_object(Path(path)) for stem, path in files.items()}
+    for run in runs:
+        extras |= {f"{run.name}-{stem}": value for stem, value in run.extras.items()}
+    return runs, extras
+
+
+def differences(runs: Sequence[RunData]) -> tuple[list[tuple[str, ...]], int]:
+    """Recipe keys whose values differ (key, value per run), and how many are equal."""
+    from goldimask.report.tables import flat
+
+    recipes = [flat(expanded(r.recipe)) for r in runs]
+    keys = list(dict.fromkeys(k for r in recipes for k in r))
+    rows = [(k, *("–" if k not in r else str(r[k]) for r in recipes)) for k in keys]
+    changed = [row for row in rows if len(set(row[1:])) > 1]
+    return changed, len(rows) - len(changed)
+
+
+def expanded(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as text, so that they compare and print like other values."""
+    return {
+        k: expanded(v) if isinstance(v, Mapping) else str(v) if isinstance(v, list | tuple) else v
+        for k, v in recipe.items()
+    }
