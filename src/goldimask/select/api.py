@@ -69,20 +69,38 @@ def select_reveal(
     budgets = check_budgets(budget, mask)
     seeds = make_seeds(rng, len(mask), selector)
     if engine == "auto":
-        on_device = isinstance(a, Tensor) and a.device.type != "cpu"
-        engine = "torch" if on_device else "numba"
+        accelerated = isinstance(a, Tensor) and a.device.type != "cpu"
+        engine = "torch" if accelerated else "numba"
     if engine == "torch":
-        from goldimask.select.batched import run_batch
-
         tensor = a if isinstance(a, Tensor) else torch.from_numpy(a)
-        check_tensor(tensor, mask)
-        found = run_batch(tensor, lam, budgets, mask, seeds, selector, phi, swap, swaps)
+        check_tensor(tensor, mask, single)
+        found = on_device(tensor, lam, budgets, mask, seeds, selector, phi, swap, swaps)
     else:
-        host = a.cpu().numpy() if isinstance(a, Tensor) else a
+        host = a.cpu().contiguous().numpy() if isinstance(a, Tensor) else a
+        check_attention(host, mask, single)
         found = on_host(
             host, lam, budgets, mask, seeds, selector, phi, engine, threads, swap, swaps
         )
     return found[0] if single else found
+
+
+def on_device(
+    a: Tensor, lam: NDArray, budgets: NDArray, mask: NDArray, seeds: list[int], selector: str,
+    phi: Support, swap: oracle.Swap, swaps: int | None,
+) -> list[Selection]:  # fmt: skip
+    """The batched engine, with the candidates of each example brought to the front."""
+    from goldimask.select.batched import run_batch
+
+    places = np.argsort(~mask, axis=1, kind="stable")
+    if (places != np.arange(mask.shape[1])).any():
+        index = torch.from_numpy(places).to(a.device)
+        a = a.gather(1, index[:, :, None].expand_as(a)).gather(2, index[:, None].expand_as(a))
+        lam, mask = np.take_along_axis(lam, places, 1), np.take_along_axis(mask, places, 1)
+    found = run_batch(a, lam, budgets, mask, seeds, selector, phi, swap, swaps)
+    return [
+        Selection(rows[s.order], s.gains, s.value, s.evaluations)
+        for rows, s in zip(places, found, strict=True)
+    ]
 
 
 def on_host(
@@ -100,7 +118,6 @@ def on_host(
         )
         for b, rows in enumerate(places)
     ]  # fmt: skip
-    check_attention(a, mask)
     if engine == "oracle":
         problems = [oracle.problem(fast.square(t), t.priority, phi) for t in tasks]
         found = [
@@ -192,7 +209,7 @@ def check_budgets(budget: Any, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     return budgets
 
 
-def check_attention(a: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
+def check_attention(a: NDArray[np.float32], mask: NDArray[np.bool_], single: bool) -> None:
     for b in range(len(a)):
         if a[b].size and a[b].min() >= 0 and a[b].max() < np.inf:  # false for a nan as well
             continue
@@ -201,15 +218,15 @@ def check_attention(a: NDArray[np.float32], mask: NDArray[np.bool_]) -> None:
         if len(bad):
             i, j = bad[0]
             raise GoldimaskError(
-                f"attention: {a[b][i, j]:g} at index {where((b, i, j), len(a) == 1)} must be finite "
-                "and not negative"
+                f"attention: {a[b][i, j]:g} at index {where((b, i, j), single)} must be finite and "
+                "not negative"
             )
 
 
-def check_tensor(a: Tensor, mask: NDArray[np.bool_]) -> None:
+def check_tensor(a: Tensor, mask: NDArray[np.bool_], single: bool) -> None:
     """One question to the device; only a bad answer fetches the tensor."""
     if a.numel() and not bool(((a >= 0) & (a < float("inf"))).all()):
-        check_attention(a.cpu().numpy(), mask)
+        check_attention(a.cpu().numpy(), mask, single)
 
 
 def where(index: Sequence[Any], single: bool) -> str:

@@ -6,13 +6,13 @@ With S_i the support of target i, T_i = S_i + s0 and a = A_ix, a marginal has th
     w_i = lambda_i s0 / T_i,   c_x = lambda_x S_x / T_x
 
 with one division per entry, nonnegative terms (so a float32 sum has a small relative error) and no
-difference of nearly equal numbers. S is kept in float64, and float32 copies are made from it at every
-reveal, so nothing drifts. Priorities are divided by the largest one.
+difference of nearly equal numbers. S is kept in float64, and float32 copies are made from it at
+every reveal, so nothing drifts. Priorities are divided by the largest one.
 
-Layout. `at[x, b, j] = A[i, x]` with i = b * size + j: a candidate's column is contiguous, in blocks.
-Columns, and every vector, are padded with inert entries to whole blocks, so vector loops have no
-remainder; for large N the number of blocks is odd, so a walk along a row of A does not fall on one
-cache set. Loops index from zero (numba's wraparound of negative indices would block vectorisation).
+Layout. `at[x, i] = A[i, x]`: a candidate's column is contiguous; `tiles` are its blocks. Columns,
+and every vector, are padded with inert entries to whole blocks, so vector loops have no remainder;
+for large N the number of blocks is odd, so a walk along a row of A does not fall on one cache set.
+Loops index from zero (numba's wraparound of negative indices would block vectorisation).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def new_state(at: Float32, priority: Float64, most: Float32, s0: float) -> State
 
     lam = vector(np.float64)
     lam[:n] = priority
-    bound = vector(np.float32, GONE)
+    bound = vector(np.float32, float(GONE))
     bound[:n] = 0.0
     lam32 = lam.astype(np.float32)
     return State(
@@ -179,10 +179,7 @@ def reveal(s, x):
 @njit(**OPTIONS)
 def any_live(s):
     """Is there a target with a priority? Without one every marginal is zero for good."""
-    for i in range(s.live.shape[0]):
-        if s.live[i] > 0:
-            return True
-    return False
+    return s.live.max() > 0
 
 
 @njit(**OPTIONS)

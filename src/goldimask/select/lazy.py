@@ -6,8 +6,8 @@ least by rho = max over live targets of h(T)/h(T'), h(T) = T (T + most), hence
 
     G_x <= bound_x * scale,      scale = product of the rho since x was last evaluated
 
-and the cost c_x is known exactly. `pick` evaluates the candidates whose bound exceeds the best lower
-bound found so far, in float32 with an error margin, and compares in float64 only those whose float32
+and the cost c_x is known. `pick` evaluates the candidates whose bound exceeds the best lower bound
+found so far, in float32 with an error margin, and compares in float64 only those whose float32
 intervals overlap. A scan of the bounds replaces the heap: evaluations are too cheap to pay for one.
 """
 

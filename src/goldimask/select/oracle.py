@@ -10,13 +10,14 @@ T  grow two disjoint sets; each time the (candidate, set) pair with the largest 
    is positive and the set has fewer than B members; return the better set.
 P  (1) guide Z: D's prefix of positive marginals, then swaps while they improve F: `decoupled` takes
    the best removal u and then the best insertion into Z - u; `pair` takes the best pair (u, v).
-   (2) B iterations of R's draw, without the members of Z during the first ceil(0.372 B); a draw with
-   a negative marginal is skipped. (3) return the better of both.
+   (2) B iterations of R's draw, without the members of Z during the first ceil(0.372 B); a draw
+   with a negative marginal is skipped. (3) return the better of both.
 
 Deviations and readings. Marginals that differ by at most `tie` = 1e-12 of the largest gain or cost
-any candidate can have count as equal, as do values; without this, duplicates would be ordered by the
-rounding of a sum and no two engines could agree. Zero means "at most `tie`". The start and the sweep
-of P's local search are not given in the paper (D27). Ties between sets go to T's first and P's Z.
+any candidate can have count as equal, as do values; without this, duplicates would be ordered by
+the rounding of a sum and no two engines could agree. Zero means "at most `tie`". The start and the
+sweep of P's local search are not given in the paper (D27). Ties between sets go to T's first set
+and to P's Z.
 `gains` are F's increments along `order`, so they sum to `value` for every maximiser.
 """
 

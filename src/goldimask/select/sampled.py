@@ -12,10 +12,10 @@ P_xb are kept, and as T grows to T' they stay within
     high_b = product of  max over live targets in b of T (T + most) / (T' (T' + most))
 
 where the terms of targets that were revealed since are subtracted exactly. Only candidates whose
-bracket straddles x are evaluated again (and keep the new sums), those on the likely side of x first,
-until the counts decide; float64 decides among overlapping float32 intervals, ties to the lowest
-index. Two shortcuts: when m <= B everybody is in the pool; and since marginals only shrink, a value
-that once was certified to be in the pool is in the pool forever after (`sure`).
+bracket straddles x are evaluated again (and keep the new sums), those on the likely side of x
+first, until the counts decide; float64 decides among overlapping float32 intervals, ties to the
+lowest index. Two shortcuts: when m <= B everybody is in the pool; and since marginals only shrink,
+a value that once was certified to be in the pool is in the pool forever after (`sure`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""P's local search by decoupled swaps (D27): the best removal u, then the best insertion into Z - u.
+"""P's local search by decoupled swaps (D27): best removal u, then best insertion into Z - u.
 
     F(Z - u) - F(Z) = lambda_u S_u / T_u  -  sum over i outside Z of  w_i a / (T_i - a),   a = A_iu
 
