@@ -1,7 +1,7 @@
 """Both architectures once more, in plain torch, from the published tensor names: the oracle.
 
-RMSNorm, half-rotation RoPE, grouped-query attention, SwiGLU, biases where Dream has them. Nothing is
-imported from transformers or from the library.
+RMSNorm, half-rotation RoPE, grouped-query attention, SwiGLU, biases where Dream has them. Nothing
+is imported from transformers or from the library.
 """
 
 from __future__ import annotations

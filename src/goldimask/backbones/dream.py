@@ -12,7 +12,8 @@ from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.scoring import DiffusionOutput, diffusion_forward
+from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
+from goldimask.errors import GoldimaskError
 
 HUB_FIELDS = (
     "attention_dropout",
@@ -65,6 +66,10 @@ class DreamForDiffusion(Qwen2ForCausalLM):
     def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
         """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
         return diffusion_forward(self, input_ids, **kwargs)
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: the inherited loop writes one token after the other."""
+        raise GoldimaskError(NO_GENERATE)
 
 
 def hub_config(config: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from transformers.core_model_loading import WeightRenaming
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.scoring import DiffusionOutput, diffusion_forward
+from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
 from goldimask.errors import GoldimaskError
 
 # LLaDA's name -> Llama's name
@@ -214,6 +214,10 @@ class LLaDAForDiffusion(LlamaForCausalLM):
     def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
         """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
         return diffusion_forward(self, input_ids, **kwargs)
+
+    def generate(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: the inherited loop writes one token after the other."""
+        raise GoldimaskError(NO_GENERATE)
 
 
 def rename(state: Mapping[str, Tensor], layout: str) -> dict[str, Tensor]:

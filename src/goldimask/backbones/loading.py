@@ -90,17 +90,20 @@ def load_model(
     options: dict[str, Any] = {} if quant is None else {"quantization_config": quantisation(quant)}
     if quant is not None or device.type != "cpu":  # straight to the device, never twice in memory
         options["device_map"] = {"": device}
-    with quiet():
-        model, info = FAMILIES[family][1].from_pretrained(  # type: ignore[attr-defined]
-            str(folder),
-            config=config,
-            dtype=dtype,  # never .to(bfloat16) afterwards: that also casts RoPE's frequencies
-            attn_implementation=attn,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-            **options,
-        )
+    try:
+        with quiet():
+            model, info = FAMILIES[family][1].from_pretrained(  # type: ignore[attr-defined]
+                str(folder),
+                config=config,
+                dtype=dtype,  # never .to(bfloat16) afterwards: that also casts RoPE's frequencies
+                attn_implementation=attn,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                **options,
+            )
+    except ImportError as error:  # a kernel or a quantiser that is not installed
+        raise GoldimaskError(f"backbone.attn / backbone.quant: {error}") from error
     complain(
         str(folder),
         missing=sorted(info["missing_keys"]),

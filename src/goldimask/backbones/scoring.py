@@ -31,6 +31,7 @@ from goldimask.types import Batch, Signal, Signals
 
 BUDGET_MB = 256.0
 Kernel = Literal["torch", "liger"]
+NO_GENERATE = "generate: a diffusion model is decoded with goldimask.decode, not left to right"
 
 
 @dataclass
@@ -191,7 +192,8 @@ def vocabulary(head: nn.Module) -> int:
 
 def spread(values: Tensor, positions: Tensor, b: int, t: int) -> Tensor:
     """[M] values at flat positions -> [B, T] with zeros elsewhere."""
-    return values.new_zeros(b * t).index_copy(0, positions, values).view(b, t)
+    where = (torch.div(positions, t, rounding_mode="floor"), positions % t)
+    return values.new_zeros(b, t).index_put(where, values)  # not a view: FSDP2 hooks the output
 
 
 def candidate_rows(mask: Tensor) -> Tensor:

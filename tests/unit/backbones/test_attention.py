@@ -107,6 +107,39 @@ def test_lower_precision_keeps_a_float32_softmax(folder: Path, make_batch: Calla
     assert (out.attention.sum(-1)[real] - 1).abs().max() < 1e-5
 
 
+def test_flash_plumbing(
+    folder: Path, make_batch: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU: what FlashAttention would be given, computed by a stand-in."""
+
+    def stand_in(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **options: object) -> Tensor:
+        assert options["is_causal"] is False
+        assert options["attn_implementation"] == "flash_attention_2"
+        assert mask is None or mask.ndim == 2
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        group = q.shape[1] // k.shape[1]
+        k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+        keys = None if mask is None else mask.bool()[:, None, None, :]
+        out = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=keys, scale=options["softmax_scale"]
+        )
+        return out.transpose(1, 2)
+
+    monkeypatch.setattr(
+        "transformers.modeling_flash_attention_utils._flash_attention_forward", stand_in
+    )
+    backbone = load_backbone(folder)
+    for lengths in ([15, 21], [15, 15]):
+        batch, hidden = make_batch(lengths)
+        results = []
+        for name in ("goldimask_sdpa", "goldimask_fa2"):
+            backbone.model.config._attn_implementation_internal = name
+            with torch.no_grad():
+                results.append(backbone.scorer(backbone.model, batch, hidden, TAP))
+        torch.testing.assert_close(results[0].logp, results[1].logp, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(results[0].attention, results[1].attention)
+
+
 def with_adapter(backbone: Backbone) -> Backbone:
     return add_lora(backbone, LoraSettings(r=2, alpha=4, dropout=0.0), seed=0)
 

@@ -124,6 +124,7 @@ def test_unknown_names_and_options(folder: Path) -> None:
     refused(folder, "backbone.dtype", "bfloat16", dtype="bf16")
     refused(folder, "backbone.kernel", kernel="tritn")
     refused(folder, "backbone.quant", "nf4", quant="int3")
+    refused(folder, "backbone.attn", "installed", attn="flash_attention_2")
 
 
 def test_extras_say_how_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

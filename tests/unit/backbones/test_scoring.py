@@ -167,6 +167,8 @@ def test_mistakes_are_named(backbone: Backbone) -> None:
         backbone.model(ids, score_mask=ids.bool())
     with pytest.raises(GoldimaskError, match="labels"):
         backbone.model(ids, labels=ids)
+    with pytest.raises(GoldimaskError, match=r"goldimask\.decode"):
+        backbone.model.generate(ids)
     with pytest.raises(GoldimaskError, match="2-D"):
         mask = torch.ones(1, 1, 4, 4, dtype=torch.bool)
         backbone.model(ids, attention_mask=mask, tap_layer=0, tap_received=True)
