@@ -3,7 +3,7 @@
 The function of the model's own forward, arranged for one canvas and the rows that are asked for:
 
     norm gains    folded into the projections that follow:  W (g * x / rms) = (W diag g)(x / rms)
-    q,k | gate,up one product each; heads of q and k interleaved, so that RoPE is a complex product
+    q, k, v       one product; heads of q and k interleaved, so that RoPE is a complex product
     block 1       q, k, v depend on the token alone: a table over the vocabulary, looked up
     block L       keys and values of all T rows; queries, output, MLP, norm and head of the n
                   predicting rows alone (every other block needs all its rows)
@@ -43,9 +43,10 @@ class Block:
     q: Affine
     kv: Affine
     qkv: Affine
-    out: Affine
-    gate_up: Affine
-    down: Affine
+    out: Affine  # transposed
+    gate: Affine
+    up: Affine
+    down: Affine  # transposed
     heads: int
     kv_heads: int
     size: int  # of a head
@@ -115,9 +116,10 @@ def fuse(layer: Any) -> Block:
         q=q,
         kv=kv,
         qkv=stacked(q, kv),
-        out=dense(attention.o_proj),
-        gate_up=scaled(stacked(dense(mlp.gate_proj), dense(mlp.up_proj)), after),
-        down=dense(mlp.down_proj),
+        out=transposed(dense(attention.o_proj)),
+        gate=scaled(dense(mlp.gate_proj), after),
+        up=scaled(dense(mlp.up_proj), after),
+        down=transposed(dense(mlp.down_proj)),
         heads=len(q[0]) // size,
         kv_heads=len(k[0]) // size,
         size=size,
@@ -133,6 +135,10 @@ def dense(module: Any) -> Affine:
     zero = module(torch.zeros(1, module.in_features))  # [1, out]
     weight = (module(torch.eye(module.in_features)) - zero).t().contiguous()
     return weight, zero[0] if zero.any() else None
+
+
+def transposed(affine: Affine) -> Affine:
+    return affine[0].t().contiguous(), affine[1]
 
 
 def scaled(affine: Affine, gain: Tensor) -> Affine:
@@ -173,20 +179,21 @@ def lean_logits(
 
 def one(lean: Lean, ids: Tensor, wanted: Tensor) -> Tensor:
     """Logits of the rows `wanted` [n] of the canvas `ids` [T]: [n, V]."""
+    size = ids.shape[0]
     x = lean.embed[ids]  # [T, D]
-    cis = lean.cis[: len(ids)]
+    cis = lean.cis[:size]
     for i, block in enumerate(lean.blocks[:-1]):
         first = i == 0 and lean.table is not None
         qkv = lean.table[ids] if first else F.linear(unit(x, block.eps), *block.qkv)  # type: ignore[index]
         cut = (block.heads + block.kv_heads) * block.size
         qk = rotate(qkv[:, :cut], cis, block.size)
         q, k = qk[:, : block.heads], qk[:, block.heads :]
-        x = finish(block, x, q, k, qkv[:, cut:].view(len(x), -1, block.size))
+        x = finish(block, x, q, k, qkv[:, cut:].view(size, -1, block.size))
     block = lean.blocks[-1]
     h = unit(x, block.eps)
     kv = F.linear(h, *block.kv)
     cut = block.kv_heads * block.size
-    k, v = rotate(kv[:, :cut], cis, block.size), kv[:, cut:].view(len(x), -1, block.size)
+    k, v = rotate(kv[:, :cut], cis, block.size), kv[:, cut:].view(size, -1, block.size)
     q = rotate(F.linear(h[wanted], *block.q), cis[wanted], block.size)
     x = finish(block, x[wanted], q, k, v)
     return F.linear(unit(x, lean.eps), *lean.head)
@@ -201,14 +208,15 @@ def finish(block: Block, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         scale=block.scaling,
         enable_gqa=block.heads != block.kv_heads,
     )
-    x = plus(x, mixed[0].transpose(0, 1).reshape(len(x), -1), block.out)
-    gate, up = F.linear(unit(x, block.eps), *block.gate_up).chunk(2, dim=-1)
-    return plus(x, F.silu(gate).mul_(up), block.down)
+    x = plus(x, mixed[0].transpose(0, 1).flatten(1), block.out)
+    h = unit(x, block.eps)
+    gated = F.silu(F.linear(h, *block.gate), inplace=True).mul_(F.linear(h, *block.up))
+    return plus(x, gated, block.down)
 
 
 def plus(x: Tensor, h: Tensor, affine: Affine) -> Tensor:
     """x + W h + b"""
-    out = torch.addmm(x, h, affine[0].t())
+    out = torch.addmm(x, h, affine[0])
     return out if affine[1] is None else out + affine[1]
 
 
@@ -219,5 +227,5 @@ def unit(x: Tensor, eps: float) -> Tensor:
 
 def rotate(x: Tensor, cis: Tensor, size: int) -> Tensor:
     """RoPE on interleaved heads: [T, H d] -> [T, H, d]."""
-    pairs = torch.view_as_complex(x.view(len(x), -1, size // 2, 2))
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, size // 2, 2)))
     return torch.view_as_real(pairs * cis).flatten(-2)
