@@ -18,7 +18,7 @@ ORDINALS = (
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, (3, 9), (8, 11), level.hard)
+    count = pick(rng, (1, 8), (8, 11), level.hard)
     start = int(rng.integers(MODULUS))
     steps = [draw_step(rng) for _ in range(count)]
     lines, value = [], start
