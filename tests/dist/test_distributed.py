@@ -36,7 +36,7 @@ def folder(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All scenarios in two processes."""
     folder = tmp_path_factory.mktemp("dist")
     rows = [{"prompt": f"say {i}", "response": "7"} for i in range(20)]
-    rows += [{"prompt": f"count to {i}", "response": "one two three four " * 3} for i in range(20)]
+    rows += [{"prompt": f"count to {i}", "response": "12 + 34 = 46 " * 3} for i in range(20)]
     (folder / "short.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command = [*torchrun, "--nproc_per_node", "2", str(HERE / "worker.py")]
@@ -47,7 +47,7 @@ def folder(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         env=ENV,
         timeout=1200,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-12000:]
     return folder
 
 
@@ -69,6 +69,12 @@ def test_trajectory_does_not_depend_on_processes(folder: Path, single, pair: str
     for key in ("ce", "supervised", "candidates", "examples_no_target"):
         assert _values(ours, key) == pytest.approx(_values(one, key), rel=1e-4, abs=1e-6)
     assert _values(ours, "eval_loss") == pytest.approx(_values(one, "eval_loss"), rel=1e-5)
+
+
+def test_fsdp2_was_really_used(folder: Path) -> None:
+    """Sharded checkpoints, which DDP does not write."""
+    names = {p.name for p in (folder / "plain-fsdp2" / "checkpoint-6").iterdir()}
+    assert "pytorch_model_fsdp_0" in names and "optimizer.pt" not in names
 
 
 def test_some_process_had_nothing_to_supervise(single) -> None:

@@ -44,7 +44,7 @@ def arrange(point: str) -> None:
                 die()
 
         torch.save = half
-    if point == "before-the-seal":
+    if point in ("before-the-seal", "spare"):
         seal = checkpoints.seal
         checkpoints.seal = lambda folder: die() if second["on"] else seal(folder)
     if point == "before-the-name":

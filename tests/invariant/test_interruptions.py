@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +26,7 @@ def whole(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ended(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     """Folder and exit codes of all interrupted runs."""
     folder = tmp_path_factory.mktemp("ended")
-    points = [*KILLS, "full-disk", *SIGNALS]
+    points = [*KILLS, "full-disk", *SIGNALS, "spare"]
     command = [sys.executable, str(Path(__file__).with_name("killed.py"))]
     done = subprocess.run(
         [*command, str(small_model), str(folder), *points],
@@ -80,21 +79,15 @@ def test_signals_save_and_leave(small_model: Path, whole: Path, ended, name: str
     assert same(weights(again), weights(whole))
 
 
-def test_changes_are_named_and_refused_unless_told(
-    small_model: Path, ended, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from goldimask.train import run as module
+def test_changes_are_named_and_refused_unless_told(small_model: Path, ended) -> None:
+    from goldimask.train.run import train
 
-    folder, _ = ended
-    source = next(folder.glob("*.partial"), None)
-    if source is None:  # every one has been resumed
-        pytest.skip("no unfinished run left")
-    shutil.copytree(source, tmp_path / "x.partial")
-    made = recipe(
-        small_model, tmp_path / "x", trainer={"max_steps": 12, "learning_rate": 2e-3}, seed=6
-    )
+    folder, codes = ended
+    assert codes["spare"] == -9
+    changes = {"max_steps": 12, "learning_rate": 2e-3}
+    made = recipe(small_model, folder / "spare", trainer=changes, seed=6)
     with pytest.raises(GoldimaskError) as error:
-        module.train(made, resume=True)
+        train(made, resume=True)
     text = str(error.value)
     assert "seed (5 then, 6 now)" in text and "trainer.learning_rate" in text
     assert "--allow-changes" in text
@@ -123,7 +116,7 @@ def test_changed_data_is_refused(small_model: Path, tmp_path: Path) -> None:
         patch.setattr(GoldiTrainer, "compute_loss", dies)
         with pytest.raises(KeyboardInterrupt):
             train(made)
-    rows[3]["response"] = "another"
+    rows[3]["response"] = "13 is it"
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     with pytest.raises(GoldimaskError, match="data_hash"):
         train(made, resume=True)

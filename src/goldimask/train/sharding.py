@@ -1,13 +1,30 @@
-"""Whole parameters out of a sharded model (FSDP2), for saving."""
+"""Sharded models (FSDP2): on CPU too, and whole parameters for saving.
+
+accelerate shards on accelerators only and, on CPUs, leaves a request for FSDP2 without a word: the
+run would be DDP. The engine itself works there, so the request is put where accelerate looks.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
+from accelerate import DistributedType, FullyShardedDataParallelPlugin, PartialState
 from torch import nn
 
 from goldimask.train.ranks import rank
+
+
+def honour_request(accelerator: Any) -> bool:
+    """Make FSDP2 the engine where it was asked for and accelerate would not; True if it was."""
+    asked = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    if not asked or accelerator.distributed_type != DistributedType.MULTI_CPU:
+        return False
+    accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()  # reads the environment
+    accelerator.state.distributed_type = DistributedType.FSDP
+    PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+    return True
 
 
 @torch.no_grad()

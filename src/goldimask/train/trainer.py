@@ -39,6 +39,7 @@ from goldimask.step import MaskedStep, module_mode
 from goldimask.train.checkpoints import WRITING, damage, publish
 from goldimask.train.memories import joined_state, own_state, share_memory
 from goldimask.train.ranks import wait
+from goldimask.train.sharding import honour_request
 from goldimask.train.speed import Speed
 from goldimask.train.validation import make_judge
 from goldimask.types import Example
@@ -83,6 +84,10 @@ class GoldiTrainer(Trainer):
             data_collator=Collator(pad_id, pad_to_multiple),
             **trainer,
         )
+
+    def create_accelerator_and_postprocess(self) -> None:
+        super().create_accelerator_and_postprocess()
+        self.is_fsdp_enabled = honour_request(self.accelerator) or self.is_fsdp_enabled
 
     # --- steps -----------------------------------------------------------------------------------
 
