@@ -33,6 +33,7 @@ from goldimask.select.kernels import (
 )
 from goldimask.select.lazy import run_greedy, run_twin, sweep
 from goldimask.select.linear import linear_problem
+from goldimask.select.pairs import best_pair
 from goldimask.select.sampled import new_brackets, run_sampled
 from goldimask.select.swaps import run_swaps
 
@@ -158,13 +159,12 @@ def _practical(s: State, task: Task, rules: Rules, received: Float32) -> Selecti
     order, cap = order[:count], n if rules.swaps is None else rules.swaps
     if rules.swap == "decoupled":
         swaps = run_swaps(s, order, count, cap, tie, eta)
-        evaluations += (swaps + 1) * n
-        z = Selection(order, gains[:count], value64(s), evaluations)
-        if swaps:
-            z = Selection(order, _increments(s, order), z.value, evaluations)
     else:
         p = oracle.problem(square(task), s.lam[:n], rules.support)
-        z = oracle.improve(p, Selection(order, gains[:count], 0.0, evaluations), "pair", cap)
+        moved, swaps = oracle.swap_all(p, order, best_pair, cap)
+        order = np.array(moved, dtype=np.int64)
+    gains = _increments(s, order) if swaps else gains[:count]
+    z = Selection(order, gains, value64(s), evaluations + (swaps + 1) * n)
     guide = np.zeros(n, dtype=np.bool_)
     guide[z.order] = True
     y = _sampled(fresh, task, tie, guide, True)

@@ -213,25 +213,29 @@ def swap_pair(p: Problem, reveal: Mask) -> tuple[float, int, int]:
     return float(gain[u, v]), int(u), int(v)
 
 
-def improve(
-    p: Problem, start: Selection, swap: Swap = "decoupled", swaps: int | None = None
-) -> Selection:
-    """Swap while it improves F, at most `swaps` times (default N); the newcomers end the order."""
+def swap_all(
+    p: Problem,
+    start: NDArray[np.int64],
+    find: Callable[..., tuple[float, int, int]],
+    cap: int | None,
+) -> tuple[list[int], int]:
+    """(order, sweeps): swap while it improves F, at most `cap` times (default N).
+
+    `find(p, reveal)` gives (improvement, u, v), such as `swap_decoupled` and `swap_pair`. The
+    newcomers end the order.
+    """
     reveal = np.zeros(p.n, dtype=bool)
-    reveal[start.order] = True
-    order, evaluations = [int(x) for x in start.order], start.evaluations
-    find = swap_decoupled if swap == "decoupled" else swap_pair
-    for _ in range(p.n if swaps is None else swaps):
-        if not order or len(order) == p.n:
-            break
+    reveal[start] = True
+    order, sweeps = [int(x) for x in start], 0
+    while order and len(order) < p.n and sweeps < (p.n if cap is None else cap):
         gain, u, v = find(p, reveal)
-        evaluations += p.n if swap == "decoupled" else len(order) * (p.n - len(order) + 1)
+        sweeps += 1
         if gain <= p.tie:
             break
         reveal[u], reveal[v] = False, True
         order.remove(u)
         order.append(v)
-    return finish(p, order, increments(p, order), evaluations)
+    return order, sweeps
 
 
 def increments(p: Problem, order: list[int]) -> list[float]:
@@ -248,7 +252,10 @@ def run_practical(
     p: Problem, budget: int, seed: int, swap: Swap = "decoupled", swaps: int | None = None
 ) -> Selection:
     """P."""
-    z = improve(p, run_greedy(p, budget, stop=p.tie), swap, swaps)
+    find = swap_decoupled if swap == "decoupled" else swap_pair
+    start = run_greedy(p, budget, stop=p.tie)
+    order, sweeps = swap_all(p, start.order, find, swaps)
+    z = finish(p, order, increments(p, order), start.evaluations + sweeps * p.n)
     guide = np.zeros(p.n, dtype=bool)
     guide[z.order] = True
     y = run_sampled(p, budget, seed, guide)
