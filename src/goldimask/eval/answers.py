@@ -24,11 +24,11 @@ _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|-?\.\d+", re
 # ---------------------------------------------------------------- boxes
 
 
-def boxes(text: str) -> list[str]:
-    """Contents of all closed boxes in order of their closing brace; escaped braces do not count."""
+def boxes(text: str) -> list[tuple[int, int]]:
+    """Where all closed boxes begin and end, by closing brace; escaped braces do not count."""
     starts = {m.end() - 1: m.end() for m in _BOX.finditer(text)}
     stack: list[int] = []
-    found: list[str] = []
+    found: list[tuple[int, int]] = []
     for match in re.finditer(r"\\.|[{}]", text, re.DOTALL):
         mark = match.group()
         if mark == "{":
@@ -36,15 +36,15 @@ def boxes(text: str) -> list[str]:
         elif mark == "}" and stack:
             opened = stack.pop()
             if opened in starts:
-                found.append(text[starts[opened] : match.start()])
+                found.append((starts[opened], match.start()))
     return found
 
 
 def last_box(text: str) -> str | None:
     """The last closed box that holds something, the outer of nested ones; also `\\boxed 5`."""
-    for content in reversed(boxes(text)):
-        if not _PLACEHOLDER.fullmatch(content[:50]) or len(content) > 50:
-            return strip_tokens(content)
+    for start, end in reversed(boxes(text)):
+        if end - start > 50 or not _PLACEHOLDER.fullmatch(text, start, end):
+            return strip_tokens(text[start:end])
     spaced = None
     for match in _SPACED_BOX.finditer(text):
         spaced = match.group(1)

@@ -28,7 +28,7 @@ class Deadlines:
 
     soft: float = 0.7
     hard: float = 0.85
-    wall: float = 10.0
+    wall: float = 30.0
 
 
 @dataclass

@@ -31,14 +31,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from goldimask.errors import GoldimaskError
+from goldimask.eval.sandbox_command import NOBODY, command, only_root, readable_paths, tasks
 
 Mode = Literal["auto", "bubblewrap", "limits"]
-NOBODY = 65534
-SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
 
 
 @dataclass(frozen=True)
@@ -151,47 +149,6 @@ def open_sandbox(
     )
 
 
-def readable_paths() -> list[str]:
-    """The system and this Python, nothing else."""
-    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
-    real = str(Path(sys.executable).resolve().parent.parent)
-    return [*SYSTEM, *sorted(p for p in {*prefixes, real} if p not in ("/", *SYSTEM))]
-
-
-def _command(box: Sandbox, folder: str) -> list[str]:
-    source = (Path(__file__).parent / "sandbox_runner.py").read_text("utf-8")
-    python = [sys.executable, "-I", "-B", "-c", source]
-    if box.bubblewrap is None:
-        return python
-    binds = ["--perms", "0755", "--tmpfs", "/tmp"]
-    for path, how in [*((p, "--ro-bind") for p in readable_paths()), (folder, "--bind")]:
-        if os.path.exists(path):
-            for parent in reversed(Path(path).parents[:-1]):  # bubblewrap makes them private
-                if not parent.is_relative_to("/usr") and str(parent) != "/tmp":
-                    binds += ["--perms", "0755", "--dir", str(parent)]
-            binds += [how, path, path]
-    return [
-        *(box.bubblewrap, *_namespaces(), "--die-with-parent", "--new-session", "--clearenv"),
-        *binds,
-        *("--dev", "/dev", "--proc", "/proc", "--chdir", "/", "--", *python),
-    ]
-
-
-def _namespaces() -> list[str]:
-    """Root needs no user namespace: the runner gives up root itself, which takes two rights."""
-    if os.geteuid() != 0:
-        return ["--unshare-all", "--uid", str(NOBODY), "--gid", str(NOBODY), "--cap-drop", "ALL"]
-    kinds = [f"--unshare-{kind}" for kind in ("net", "pid", "ipc", "uts", "cgroup-try")]
-    rights = [x for right in ("CAP_SETUID", "CAP_SETGID") for x in ("--cap-add", right)]
-    return [*kinds, "--cap-drop", "ALL", *rights]
-
-
-def _only_root(path: str) -> bool:
-    """Can nobody else reach this path?"""
-    real = Path(path).resolve()
-    return any(not p.stat().st_mode & 0o001 for p in (real, *real.parents) if p.is_dir())
-
-
 def _run(box: Sandbox, program: Program) -> tuple[Outcome, dict[str, bool]]:
     token = secrets.token_hex(16)
     folder = tempfile.mkdtemp(prefix="goldimask-")
@@ -206,7 +163,7 @@ def _run(box: Sandbox, program: Program) -> tuple[Outcome, dict[str, bool]]:
             started = time.monotonic()
             try:
                 process = subprocess.Popen(
-                    _command(box, folder),
+                    command(box.bubblewrap, folder),
                     stdin=given,
                     stdout=output,
                     stderr=output,
@@ -229,7 +186,16 @@ def _run(box: Sandbox, program: Program) -> tuple[Outcome, dict[str, bool]]:
         os.close(read)
         if write >= 0:
             os.close(write)
+        _remove(folder)
+
+
+def _remove(folder: str) -> None:
+    """Under bubblewrap the killed program may write for a moment more; try until it is gone."""
+    for _ in range(100):
         shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):
+            return
+        time.sleep(0.02)
 
 
 def _payload(
@@ -246,28 +212,13 @@ def _payload(
         "report": report,
         "folder": folder,
         "drop": NOBODY if root else 0,
-        "keep_search": root and box.bubblewrap is None and any(map(_only_root, readable_paths())),
-        "limits": vars(box.limits) | {"processes": box.limits.processes + _tasks()},
+        "keep_search": root and box.bubblewrap is None and any(map(only_root, readable_paths())),
+        "limits": vars(box.limits) | {"processes": box.limits.processes + tasks()},
         "landlock": box.landlock,
         "seccomp": box.seccomp,
         "contained": box.bubblewrap is not None,
         "readable": readable_paths(),
     }
-
-
-def _tasks() -> int:
-    """Tasks the sandbox's user has already: RLIMIT_NPROC counts per user, not per process."""
-    me = os.geteuid()
-    if me == 0:
-        return 0
-    total = 0
-    for entry in os.scandir("/proc"):
-        try:
-            if entry.name.isdigit() and entry.stat().st_uid == me:
-                total += len(os.listdir(f"{entry.path}/task"))
-        except OSError:
-            continue  # it ended in between
-    return total
 
 
 def _watch(
