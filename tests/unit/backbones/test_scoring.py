@@ -134,6 +134,18 @@ def test_padding_changes_nothing(backbone: Backbone, make_batch: Callable, side:
             assert (together.rows[b, n:] == -1).all()
 
 
+def test_positions_count_real_tokens(backbone: Backbone, make_batch: Callable) -> None:
+    """RoPE is relative, but in low precision the angles themselves are rounded."""
+    batch, _ = make_batch([3, 5], "left")
+    seen = []
+    backbone.model.model.register_forward_pre_hook(
+        lambda _, __, kwargs: seen.append(kwargs["position_ids"].tolist()), with_kwargs=True
+    )
+    with torch.no_grad():
+        backbone.model(batch.ids, attention_mask=batch.valid)
+    assert seen == [[[0, 0, 0, 1, 2], [0, 1, 2, 3, 4]]]
+
+
 def test_shift_is_stated_once() -> None:
     positions = torch.tensor([0, 1, 4, 5, 9])
     assert predictor_rows(positions, False).equal(positions)
