@@ -101,21 +101,23 @@ def workload() -> list[Example]:
     return pairs
 
 
+SIZES: dict[str, Any] = {
+    "d_model": 256,
+    "n_heads": 4,
+    "n_kv_heads": 4,
+    "n_layers": 4,
+    "mlp_hidden_size": 768,
+    "embedding_size": VOCAB,
+    "vocab_size": VOCAB,
+    "max_sequence_length": 512,
+    "mask_token_id": VOCAB - 1,
+    "attn_implementation": "sdpa",
+}
+
+
 def new_model() -> Any:
-    config = LLaDAConfig(
-        d_model=256,
-        n_heads=4,
-        n_kv_heads=4,
-        n_layers=4,
-        mlp_hidden_size=768,
-        embedding_size=VOCAB,
-        vocab_size=VOCAB,
-        max_sequence_length=512,
-        mask_token_id=VOCAB - 1,
-        attn_implementation="sdpa",
-    )
     with torch.random.fork_rng(devices=[]):
-        model = LLaDAForDiffusion(config)
+        model = LLaDAForDiffusion(LLaDAConfig(**SIZES))
     init_weights(model, seed=0)
     return model
 

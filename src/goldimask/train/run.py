@@ -40,6 +40,7 @@ from goldimask.train.folders import (
 )
 from goldimask.train.layers import resolve_layer
 from goldimask.train.manifest import manifest
+from goldimask.train.scoring import Tolerant
 from goldimask.train.sharding import gather_parameters
 from goldimask.train.stopping import StopOnSignal, Stopped
 from goldimask.train.tracking import tracker_callbacks, tracker_names
@@ -191,7 +192,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     trainer = GoldiTrainer(
         model=ready.backbone.model,
         args=args,
-        step=MaskedStep(ready.method, ready.backbone.scorer),
+        step=MaskedStep(ready.method, Tolerant(ready.backbone.scorer)),
         examples=ready.train,
         validation=ready.validation,
         seed=recipe.seed,

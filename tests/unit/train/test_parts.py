@@ -1,0 +1,236 @@
+"""Parts of the training loop that need no model, or a very small one."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from goldimask.config import EvaluationSection
+from goldimask.errors import GoldimaskError
+from goldimask.methods import method
+from goldimask.types import Batch, Example, Signal, Signals
+
+
+def example(number: int, prompt: int = 2, response: int = 6) -> Example:
+    flags = [False] * prompt + [True] * response
+    return Example(list(range(prompt + response)), prompt, flags, number)
+
+
+# --- trackers ------------------------------------------------------------------------------------
+
+
+def test_trackers_are_checked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask.train import tracking
+
+    assert tracking.tracker_names(None) == ["tensorboard"]
+    assert tracking.tracker_names("none") == [] and tracking.tracker_names([]) == []
+    with pytest.raises(GoldimaskError, match="did you mean 'trackio'"):
+        tracking.tracker_names("trakio")
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    with pytest.raises(GoldimaskError, match=r"'wandb' is not installed; pip install"):
+        tracking.tracker_names(["wandb"])
+
+
+# --- the data before a run -----------------------------------------------------------------------
+
+
+def test_length_table_and_boundary() -> None:
+    from goldimask.train.describe import length_table, shown_examples
+
+    examples = [example(i, prompt=2 + i, response=10) for i in range(11)]
+    lines = length_table(examples)
+    assert lines[0].split()[1:] == ["min", "10%", "median", "90%", "99%", "max"]
+    assert lines[1].split() == ["prompt", "2", "3", "7", "11", "12", "12"]
+    tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: " ".join(map(str, ids)))
+    shown = shown_examples(SimpleNamespace(tokenizer=tokenizer), examples[:1], 3, seed=0)  # type: ignore[arg-type]
+    assert "2 prompt tokens ┃ 10 response tokens, 10 supervisable" in shown[0]
+    assert shown[1].startswith("0 1┃2 3")
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+def test_environment_of_fsdp2_is_the_packaged_file() -> None:
+    import yaml
+
+    from goldimask.train.launch import config_file, environment
+
+    assert environment("ddp") == {}
+    found = environment("fsdp2")
+    assert found["ACCELERATE_USE_FSDP"] == "true" and found["FSDP_VERSION"] == "2"
+    assert found["FSDP_STATE_DICT_TYPE"] == "SHARDED_STATE_DICT"
+    assert found["FSDP_OFFLOAD_PARAMS"] == "false"
+    for kind in ("ddp", "fsdp2", "zero2"):
+        assert yaml.safe_load(config_file(kind).read_text())["compute_environment"]
+
+
+def test_the_first_known_failure_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goldimask.train import launch
+
+    assert not launch.report_failure(RuntimeError("x"))  # nobody listens
+    monkeypatch.setenv(launch.REPORTS, str(tmp_path))
+    monkeypatch.setenv("RANK", "0")
+    assert launch.report_failure(RuntimeError("connection closed by peer"))
+    monkeypatch.setenv("RANK", "3")
+    launch.report_failure(GoldimaskError("a bad row"))
+    first = launch.first_report(tmp_path)
+    assert first is not None and first["rank"] == 3
+    ended = launch.Ended(first)
+    assert str(ended) == "process 3: a bad row" and ended.exit_code == 2
+
+
+def test_state_of_ranks_is_kept_apart() -> None:
+    from goldimask.train.memories import joined_state, own_state
+
+    built = method("goldimask-d-dro")
+    state = joined_state(built)
+    assert set(state) == {"rank0.weigh.normaliser", "rank0.weigh.steps"}
+    state["rank1.weigh.steps"] = torch.tensor(7)
+    assert own_state(state, 1) == {"weigh.steps": torch.tensor(7)}
+    assert own_state(state, 5).keys() == own_state(state, 0).keys()
+    assert joined_state(method("vanilla")) == {}
+
+
+# --- checkpoints ---------------------------------------------------------------------------------
+
+
+def test_publish_replaces_a_damaged_checkpoint(tmp_path: Path) -> None:
+    from goldimask.train.checkpoints import WRITING, damage, publish
+
+    target = tmp_path / "checkpoint-4"
+    target.mkdir()
+    (target / "old.bin").write_text("x")
+    written = tmp_path / WRITING / "checkpoint-4"
+    written.mkdir(parents=True)
+    (written / "new.bin").write_text("y")
+    assert damage(target) == "it was not completely written"
+    publish(written, target)
+    assert damage(target) is None and not (target / "old.bin").exists()
+    assert not (tmp_path / WRITING).exists()
+
+
+def test_metrics_file_forgets_what_will_be_repeated(tmp_path: Path) -> None:
+    from goldimask.train.callbacks import MetricsFile
+
+    file = tmp_path / "metrics.jsonl"
+    lines = [{"step": 1, "loss": 1.0}, {"step": 2, "loss": 1.0}, {"step": 2, "train_runtime": 3.0}]
+    file.write_text("".join(json.dumps(x) + "\n" for x in lines) + '{"step": 2, "lo')
+    state = SimpleNamespace(is_world_process_zero=True, global_step=1)
+    MetricsFile(file).on_train_begin(None, state, None)
+    assert [json.loads(x) for x in file.read_text().splitlines()] == lines[:1]
+
+
+# --- signals -------------------------------------------------------------------------------------
+
+
+def test_a_second_signal_acts_as_before() -> None:
+    import signal
+
+    from goldimask.train.stopping import StopOnSignal
+
+    before = signal.getsignal(signal.SIGINT)
+    stopper = StopOnSignal()
+    stopper.install()
+    try:
+        assert signal.getsignal(signal.SIGINT) != before
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stopper.caught == "SIGINT" and signal.getsignal(signal.SIGINT) == before
+    finally:
+        stopper.remove()
+
+
+# --- validation ----------------------------------------------------------------------------------
+
+
+def test_lift_validation_uses_the_grid_and_redraws() -> None:
+    from goldimask.train.validation import make_judge
+
+    examples = [example(i, response=50) for i in range(5)]
+    batch = _batch(examples)
+    section = EvaluationSection(objective="lift")
+    judge = make_judge(section, method("goldimask-d"), examples, seed=1)
+    first = judge.method.noise(batch, judge.keys(100))
+    again = judge.method.noise(batch, judge.keys(200))
+    grid = 1e-3 + (1 - 1e-3) * np.linspace(0, 1, 5)
+    assert first.t.tolist() == pytest.approx(grid.tolist(), abs=1e-6)
+    assert first.rho[0] >= 0.1 and first.rho[-1] == 0
+    assert not torch.equal(first.candidates, again.candidates)
+    plain = make_judge(section, method("gift"), examples, seed=1)
+    assert not plain.method.needs and float(plain.method.noise(batch, plain.keys(1)).rho.max()) == 0
+    fixed = make_judge(EvaluationSection(), method("gift"), examples, seed=1)
+    assert fixed.keys(100) == fixed.keys(200)
+
+
+def _batch(examples: list[Example]) -> Batch:
+    from goldimask.data.batches import make_batch
+
+    return make_batch(examples, 0)
+
+
+# --- a micro-batch without candidates ------------------------------------------------------------
+
+
+def test_nothing_hidden_gives_an_empty_attention() -> None:
+    from goldimask.train.scoring import Tolerant
+
+    asked = []
+
+    def inner(model, batch, hidden, want=frozenset({Signal.LOGP}), layer="last"):
+        asked.append(want)
+        return Signals(logp=torch.zeros(batch.ids.shape))
+
+    batch = _batch([example(0), example(1)])
+    both = frozenset({Signal.LOGP, Signal.ATTENTION})
+    found = Tolerant(inner)(torch.nn.Identity(), batch, torch.zeros_like(batch.response), both)
+    assert asked == [frozenset({Signal.LOGP})]  # one call, as always
+    assert found.attention is not None and found.attention.shape == (2, 0, 8)
+    assert found.rows is not None and found.rows.shape == (2, 0)
+    Tolerant(inner)(torch.nn.Identity(), batch, batch.response, both)
+    assert asked[1] == both
+
+
+# --- the attention layer -------------------------------------------------------------------------
+
+
+def test_probe_becomes_an_index_and_is_kept(small_model: Path) -> None:
+    from goldimask.backbones import load_backbone
+    from goldimask.config import DataSection
+    from goldimask.data.examples import load_examples
+    from goldimask.train.layers import resolve_layer
+
+    backbone = load_backbone(str(small_model))
+    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=16), backbone)
+    probed = method("goldimask-d", attention_layer="probe")
+    said: list[str] = []
+    found, table = resolve_layer(probed, backbone, examples[:8], examples[8:], 0, None, said.append)
+    assert table is not None and found.attention_layer == table["best"] in (0, 1)
+    assert len(table["rows"]) == 2 and "chosen by measurement" in said[0]
+    other = {**table, "best": 1 - table["best"]}
+    kept, _ = resolve_layer(probed, backbone, [], [], 0, other, said.append)
+    assert kept.attention_layer == other["best"]  # a resumed run does not measure again
+    plain, none = resolve_layer(
+        method("vanilla", attention_layer="probe"), backbone, [], [], 0, None, said.append
+    )
+    assert plain.attention_layer == "last" and none is None
+
+
+def test_speed_leaves_pauses_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask.train import speed
+
+    now = [0.0]
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
+    meter = speed.Speed()
+    meter.add(80, 100)
+    now[0] = 4.0
+    with meter.pause():
+        now[0] = 14.0
+    assert meter.pop() == {"tokens_per_s": 20.0, "pad_share": pytest.approx(0.2)}
+    assert meter.pop() == {}
