@@ -1,0 +1,223 @@
+"""Scoring stored generations of other harnesses, and the verbs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from goldimask.cli.app import app
+from goldimask.cli.compare_runs import compare_runs  # noqa: F401  registers the verb
+from goldimask.cli.eval import eval_command, numbers, parse_shard  # noqa: F401
+from goldimask.cli.score import score  # noqa: F401
+from goldimask.errors import GoldimaskError
+from goldimask.eval.run import evaluate
+from goldimask.eval.score import read_stored, score_files
+from goldimask.eval.summary import best_lengths, chosen_scores, compare_pair, load_results
+from goldimask.eval.tasks import get_task
+from goldimask.files import write_json
+
+D1 = [
+    {"question": "q1", "generations": "\\boxed{1,234}", "ground_truth": 1234.0},
+    {"question": "q2", "generations": "<answer>18</answer><|eot_id|>", "ground_truth": 18.0},
+    {"question": "q3", "generations": "no idea", "ground_truth": 5.0},
+    {"question": "q4", "generations": "\\boxed{-10}", "ground_truth": None},
+]
+
+
+@pytest.fixture(autouse=True)
+def no_data(monkeypatch):
+    monkeypatch.delenv("GOLDIMASK_DATA", raising=False)
+
+
+def d1_file(folder: Path, rows: list[dict[str, Any]] = D1, name: str = "d1.json") -> Path:
+    more = {"gen_length": 128, "diffusion_steps": 64, "block_length": 32, "metrics": {"x": []}}
+    return write_json(folder / name, {"generations": rows, **more})
+
+
+def run(*arguments: str) -> Any:
+    result = CliRunner().invoke(app, list(arguments))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return json.loads(result.stdout)
+
+
+def test_d1_file_in_both_protocols(tmp_path):
+    file = d1_file(tmp_path)
+    fixed = run("score", str(file), "--task", "gsm8k", "--json")
+    keys = ("task", "protocol", "n", "correct", "accuracy", "unparsable")
+    assert [fixed[k] for k in keys] == ["gsm8k", "fixed", 4, 2, 0.5, 1]
+    assert 0 < fixed["low"] < 0.5 < fixed["high"] < 1
+    assert fixed["details"] == {"unparsable": 1, "no gold": 1}
+    lift = run("score", str(file), "--task", "gsm8k", "--protocol", "lift", "--json")
+    assert (lift["protocol"], lift["correct"]) == ("lift", 1)
+
+
+def test_files_are_pooled(tmp_path):
+    files = [str(d1_file(tmp_path, D1[:3], "0.json")), str(d1_file(tmp_path, D1[1:2], "1.json"))]
+    found = run("score", *files, "--task", "gsm8k", "--json")
+    assert (found["n"], found["correct"], found["files"]) == (4, 3, 2)
+
+
+def test_diff_lists_disagreements(tmp_path):
+    found = run("score", str(d1_file(tmp_path)), "--task", "gsm8k", "--diff", "--json")
+    assert [x["where"].rsplit(":", 1)[1] for x in found["diff"]] == ["1"]
+    assert found["diff"][0]["lift"]["extracted"] == "1.0"
+    assert found["other"]["protocol"] == "lift"
+
+
+def test_golds_come_from_the_test_set(tmp_path):
+    data = tmp_path / "gsm8k.jsonl"
+    data.write_text(json.dumps({"question": "q4", "answer": "#### -10"}) + "\n")
+    found = score_files([d1_file(tmp_path)], "gsm8k", data=data)
+    assert found.correct == 3 and "no gold" not in found.details
+
+
+def test_lift_and_generic_and_lm_eval_rows(tmp_path):
+    (tmp_path / "generic.jsonl").write_text(
+        json.dumps({"problem": "p", "response": "\\boxed{5}", "gold": "#### 5"}) + "\n"
+    )
+    lm_eval = {
+        "doc_id": 0,
+        "doc": {"question": "p", "answer": "so\n#### 1,005"},
+        "target": "so\n#### 1,005",
+        "resps": [["\\boxed{1005}", "\\boxed{6}"]],
+        "filtered_resps": ["1005"],
+    }
+    (tmp_path / "samples_gsm8k.jsonl").write_text(json.dumps(lm_eval) + "\n")
+    assert score_files([tmp_path / "generic.jsonl"], "gsm8k").correct == 1
+    found = score_files([tmp_path / "samples_gsm8k.jsonl"], "gsm8k")
+    assert (found.n, found.correct) == (2, 1)
+
+
+def test_sudoku_reports_cells_and_solved(tmp_path):
+    question = "Solve the following Sudoku puzzle: 3102200002100320\n"
+    rows = [
+        {"question": question, "generations": text, "ground_truth": "3142243142131324"}
+        for text in ("<answer>3142243142131324</answer>", "<answer>3142243100000000</answer>", "?")
+    ]
+    found = run("score", str(d1_file(tmp_path, rows)), "--task", "sudoku", "--json")
+    assert (found["n"], found["correct"], found["unparsable"]) == (3, 1, 1)
+    assert (found["cells"], found["cells_correct"]) == (24, 12)
+    assert found["accuracy"] == pytest.approx(0.5) and found["solved"] == pytest.approx(1 / 3)
+
+
+def test_code_is_not_run_without_permission(tmp_path):
+    test = "def check(candidate):\n    assert candidate(1) == 2\n"
+    text = "```python\ndef f(x):\n    return x + 1\n```"
+    file = d1_file(tmp_path, [{"question": "d", "generations": text, "ground_truth": test}])
+    with pytest.raises(GoldimaskError, match="allow-code-execution"):
+        run("score", str(file), "--task", "humaneval", "--json")
+    arguments = ("--task", "humaneval", "--allow-code-execution", "--sandbox", "limits", "--json")
+    assert run("score", str(file), *arguments)["correct"] == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "match"),
+    [
+        ([], "no generations"),
+        ([{"question": "q", "ground_truth": 1.0}], "no generated text"),
+        ([{"question": "q", "generations": "x"}], "no gold answer"),
+        (["text"], "expected an object"),
+    ],
+)
+def test_unusable_rows_are_named(tmp_path, rows, match):
+    with pytest.raises(GoldimaskError, match=match):
+        score_files([d1_file(tmp_path, rows)], "gsm8k")
+
+
+def speaker(wrong: int):
+    """Answers the tiny tasks from their responses; every `wrong`-th answer is spoiled."""
+    from goldimask.eval.run import Generated
+
+    problems = {i.prompt: i.meta["problem"] for i in get_task("tiny-chain", n=12).load(None)}
+
+    def generate(prompts, *, prefill, length, seed, raw):
+        order = list(problems)
+        return [
+            Generated(
+                "<answer> none </answer>" if order.index(p) % wrong == 0 else problems[p].response,
+                length // 4,
+            )
+            for p in prompts
+        ]
+
+    return generate
+
+
+def evaluated(folder: Path, wrong: int, **options: Any):
+    return evaluate(
+        None, ["tiny-chain"], limit=12, out=folder, generate=speaker(wrong), batch_size=5, **options
+    )
+
+
+def test_own_samples_are_scored_again(tmp_path):
+    result = evaluated(tmp_path / "run", 3)["tiny-chain"]
+    found = run("score", str(tmp_path / "run"), "--task", "tiny-chain", "--json")
+    assert (found["n"], found["correct"]) == (12, result.correct) == (12, 8)
+    stored = read_stored([tmp_path / "run" / "samples-0.jsonl"], get_task("tiny-chain"))
+    assert len(stored) == 12
+
+
+def test_lengths_and_pairs(tmp_path):
+    evaluated(tmp_path / "a", 3, lengths=(64, 128))
+    evaluated(tmp_path / "a", 2, lengths=(256,))
+    evaluated(tmp_path / "b", 4, lengths=(64, 128))
+    samples, results = load_results(tmp_path / "a")
+    assert len(samples) == 36
+    assert best_lengths(results)["tiny-chain"] == (64, pytest.approx(8 / 12))
+    assert chosen_scores(results, "256") == {"tiny-chain": pytest.approx(0.5)}
+    other, _ = load_results(tmp_path / "b")
+    pair, alone = compare_pair(samples, other, "tiny-chain", 128)
+    assert (pair.n, alone) == (12, 0) and pair.difference == pytest.approx(1 / 12)
+    with pytest.raises(GoldimaskError, match="share no problem"):
+        compare_pair(samples, other, "tiny-chain", 256)
+
+
+def test_compare_runs(tmp_path):
+    for name, wrong in (("a1", 3), ("a2", 2), ("b1", 4), ("b2", 6)):
+        evaluated(tmp_path / name, wrong, lengths=(64,))
+    runs = [f"{n[0]}={tmp_path / n}" for n in ("a1", "a2", "b1", "b2")]
+    found = run("compare-runs", *runs, "--baselines", "a", "--length", "64", "--json")
+    assert found["strongest_baseline"] == "a"
+    ours = found["methods"]["b"]
+    assert ours["scores"]["tiny-chain"]["n"] == 2
+    assert ours["change"]["tiny-chain"] == pytest.approx((19 / 24) / (14 / 24) - 1)
+    assert [p["difference"] for p in found["paired"]] == pytest.approx([1 / 12, 4 / 12])
+    for form, mark in (("latex", "\\toprule"), ("markdown", "| method |"), ("csv", "method,task")):
+        result = CliRunner().invoke(
+            app, ["compare-runs", *runs, "--length", "64", "--format", form]
+        )
+        assert mark in result.stdout
+    text = CliRunner().invoke(app, ["compare-runs", *runs, "--length", "64"]).stdout
+    assert "McNemar" in text and "length 64" in text
+
+
+def test_a_folder_of_mixed_decodings_is_refused(tmp_path):
+    evaluated(tmp_path, 3)
+    evaluated(tmp_path, 3, options={"tau": 0.5})
+    with pytest.raises(GoldimaskError, match="2 ways of decoding"):
+        load_results(tmp_path)
+
+
+def test_pass_at_k_over_seeds(tmp_path):
+    result = evaluated(tmp_path, 3, seeds=(0, 1, 2))
+    assert (
+        result.pass_at("tiny-chain", 1) == result.pass_at("tiny-chain", 3) == pytest.approx(8 / 12)
+    )
+
+
+def test_arguments(monkeypatch):
+    assert numbers("128,256", "--lengths") == (128, 256) and numbers("", "x") is None
+    with pytest.raises(GoldimaskError, match="--lengths"):
+        numbers("12a", "--lengths")
+    assert parse_shard("1/4") == (1, 4)
+    monkeypatch.setenv("RANK", "2")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert parse_shard("") == (2, 3)
+    for text in ("4/4", "x", "1"):
+        with pytest.raises(GoldimaskError, match="--shard"):
+            parse_shard(text)
