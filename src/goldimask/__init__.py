@@ -22,6 +22,7 @@ _EXPORTS = {
     "MaskedStep": "goldimask.step",
     "Method": "goldimask.methods",
     "Reveal": "goldimask.types",
+    "Selection": "goldimask.select",
     "Signal": "goldimask.types",
     "Signals": "goldimask.types",
     "StepOutput": "goldimask.types",
@@ -30,6 +31,7 @@ _EXPORTS = {
     "decode": "goldimask.decode",
     "load_backbone": "goldimask.backbones",
     "method": "goldimask.methods",
+    "select_reveal": "goldimask.select",
 }
 
 __all__ = [*_EXPORTS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from goldimask.keys import Stream as Stream
     from goldimask.methods import Method as Method
     from goldimask.methods import method as method
+    from goldimask.select import Selection as Selection
+    from goldimask.select import select_reveal as select_reveal
     from goldimask.step import MaskedStep as MaskedStep
     from goldimask.types import Batch as Batch
     from goldimask.types import Corruption as Corruption

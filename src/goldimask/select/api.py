@@ -156,7 +156,7 @@ def arrays(
     if isinstance(attention, Tensor):
         a = attention.detach().float()
     else:
-        a = np.ascontiguousarray(attention, dtype=np.float32)
+        a = np.require(attention, np.float32, ["C", "W"])  # numba has one type for these
     if a.ndim not in (2, 3) or a.shape[-1] != a.shape[-2]:
         raise GoldimaskError(
             f"attention: shape {tuple(a.shape)} is not square; give [N, N] or [B, N, N]"

@@ -45,7 +45,7 @@ WORTH_THREADS = 2_000_000  # entries of attention in a batch below which threads
 class Task:
     """One example. `rows` are the columns of `attention` that are candidates, in order."""
 
-    attention: Float32  # [>= N, any], contiguous; row n belongs to candidate n
+    attention: Float32  # [>= N, any], contiguous, writeable; row n belongs to candidate n
     rows: NDArray[np.int64]  # [N]
     priority: NDArray[np.float64]  # [N]
     budget: int
@@ -88,16 +88,23 @@ def select(task: Task, rules: Rules) -> Selection:
     if rules.support.kind == "linear" or rules.selector == "random":
         p = linear_problem(square(task), task.priority, rules.support)
         return oracle.solve(p, rules.selector, task.budget, task.seed, rules.swap, rules.swaps)
-    _, blocks, size = shape_of(n)
+    return maximise(task, rules, lay_out(task))
+
+
+def lay_out(task: Task) -> tuple[Float32, Float32, Float32]:
+    """Columns of the candidates [N, padded], and the largest and total attention of each target."""
+    n, blocks, size = shape_of(len(task.rows))
     at = np.zeros((n, blocks * size), dtype=np.float32)
     most, received = np.zeros((2, blocks * size), dtype=np.float32)
     if not columns(task.attention, task.rows, at, most, received):
         raise GoldimaskError("attention: an entry among the candidates is negative or not finite")
-    largest = float(task.priority.max())
-    if largest == 0.0:  # every marginal is a tie at zero
-        if rules.selector in ("twin", "practical"):
-            return Selection(np.zeros(0, np.int64), np.zeros(0), 0.0)
-        largest = 1.0
+    return at, most, received
+
+
+def maximise(task: Task, rules: Rules, layout: tuple[Float32, Float32, Float32]) -> Selection:
+    """Run a maximiser on a laid-out example with saturating support."""
+    at, most, received = layout
+    largest = float(task.priority.max()) or 1.0
     empty = new_state(at, task.priority / largest, most, rules.support.s0)
     found = _MAXIMISERS[rules.selector](empty, task, rules, received)
     return Selection(found.order, found.gains * largest, found.value * largest, found.evaluations)

@@ -17,7 +17,10 @@ Loops index from zero (numba's wraparound of negative indices would block vector
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import hashlib
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -26,11 +29,37 @@ from numpy.typing import NDArray
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-# numpy's error model and reassociation let the sums vectorise; no kernel makes an inf or a nan
-OPTIONS = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": True}
-STRICT = {**OPTIONS, "fastmath": False}  # where a nan is looked for
 GONE = np.float32(-1e30)  # bound of a candidate that cannot be chosen
 RATIO_SLACK = np.float32(1.0 + 5e-7)  # rounding of one float32 ratio
+
+
+def _stamp() -> str:
+    """A digest of every kernel's source: what is compiled and cached is valid for all or none.
+
+    Numba looks only at the file a kernel stands in, not at those of the kernels it calls.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name in ("kernels.py", "lazy.py", "sampled.py", "swaps.py", "heap.py", "draws.py"):
+        digest.update((Path(__file__).parent / name).read_bytes())
+    return digest.hexdigest()
+
+
+STAMP = _stamp()
+
+
+def kernel(function: Any = None, *, strict: bool = False) -> Any:
+    """Compile without the GIL and cache on disk (numba's user cache if the package is read-only).
+
+    Numpy's error model and reassociation let sums vectorise; no kernel makes an inf or a nan.
+    `strict` is for those that look for one.
+    """
+    if function is None:
+        return partial(kernel, strict=strict)
+    compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath=not strict)(function)
+    index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if hasattr(index, "_source_stamp"):
+        index._source_stamp = STAMP  # pyright: ignore[reportOptionalMemberAccess]
+    return compiled
 
 
 class State(NamedTuple):
@@ -88,7 +117,7 @@ def new_state(at: Float32, priority: Float64, most: Float32, s0: float) -> State
     )  # fmt: skip
 
 
-@njit(**STRICT)
+@kernel(strict=True)
 def columns(attention, rows, at, most, received):
     """Cut the candidates out of `attention` [N, any], transposed, with a zero diagonal.
 
@@ -117,7 +146,7 @@ def columns(attention, rows, at, most, received):
     return worst < np.uint32(0x7F800000)
 
 
-@njit(**OPTIONS)
+@kernel
 def gain32(s, x):
     """G_x, float32."""
     g = np.float32(0)
@@ -127,7 +156,7 @@ def gain32(s, x):
     return g
 
 
-@njit(**OPTIONS)
+@kernel
 def delta64(s, x):
     """Delta_x, float64."""
     g = 0.0
@@ -138,7 +167,7 @@ def delta64(s, x):
     return g - s.lam[x] * s.support[x] / (s.support[x] + s.s0)
 
 
-@njit(**OPTIONS)
+@kernel
 def refresh(s):
     """Float32 copies from the float64 support; `ratio` bounds how much any term of a target shrank.
 
@@ -157,7 +186,7 @@ def refresh(s):
         s.ratio[i] = s.live[i] * (old * (old + most)) * inverse / (t + most)
 
 
-@njit(**OPTIONS)
+@kernel
 def reveal(s, x):
     """Add x to the set. Returns the largest ratio over the live targets, 0 when none is left."""
     s.mass[x] = 0.0
@@ -176,13 +205,13 @@ def reveal(s, x):
     return s.word[0] * RATIO_SLACK
 
 
-@njit(**OPTIONS)
+@kernel
 def any_live(s):
     """Is there a target with a priority? Without one every marginal is zero for good."""
     return s.live.max() > 0
 
 
-@njit(**OPTIONS)
+@kernel
 def value64(s):
     """F of the set."""
     f = 0.0

@@ -14,15 +14,14 @@ intervals overlap. A scan of the bounds replaces the heap: evaluations are too c
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from goldimask.select.kernels import GONE, OPTIONS, any_live, delta64, gain32, reveal
+from goldimask.select.kernels import GONE, any_live, delta64, gain32, kernel, reveal
 
 BLOCK = 32  # bounds scanned at a time; divides every padded length
 TINY_SCALE = 1e-6
 
 
-@njit(**OPTIONS)
+@kernel
 def sweep(s, eta):
     """Evaluate every candidate that can be chosen; returns the index of the largest bound."""
     best, top = 0, GONE
@@ -34,7 +33,7 @@ def sweep(s, eta):
     return best
 
 
-@njit(**OPTIONS)
+@kernel
 def settle(s, count, floor, tie):
     """The best of the contenders whose interval reaches `floor`, float64 if there are several."""
     kept = 0
@@ -56,7 +55,7 @@ def settle(s, count, floor, tie):
     return best, kept
 
 
-@njit(**OPTIONS)
+@kernel
 def pick(s, scale, hint, tie, eta):
     """(candidate with the largest marginal, a good first guess for the next pick, evaluations)."""
     length = s.bound.shape[0]
@@ -99,7 +98,7 @@ def pick(s, scale, hint, tie, eta):
     return best, (second_x if best == first_x else first_x), evaluations + more
 
 
-@njit(**OPTIONS)
+@kernel
 def rescale(s, scale):
     """Fold a small scale into the bounds, before float32 loses it."""
     for x in range(s.bound.shape[0]):
@@ -107,7 +106,7 @@ def rescale(s, scale):
     return np.float32(1)
 
 
-@njit(**OPTIONS)
+@kernel
 def open_hint(s, hint):
     """The hint, or the first candidate that can be chosen."""
     if s.bound[hint] > GONE:
@@ -118,7 +117,7 @@ def open_hint(s, hint):
     return -1
 
 
-@njit(**OPTIONS)
+@kernel
 def run_greedy(s, hint, budget, stop, tie, eta, order, gains):
     """D on a swept state; ends before the first marginal at or below `stop`.
 
@@ -144,7 +143,7 @@ def run_greedy(s, hint, budget, stop, tie, eta, order, gains):
     return budget, evaluations
 
 
-@njit(**OPTIONS)
+@kernel
 def run_twin(a, b, hint, budget, tie, eta, order, gains):
     """T on two empty states, the first one swept. `order`, `gains` [2, budget].
 

@@ -23,10 +23,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from goldimask.select.draws import M1, M2, C
-from goldimask.select.kernels import OPTIONS, Float32, State, any_live, delta64, reveal
+from goldimask.select.kernels import Float32, State, any_live, delta64, kernel, reveal
 
 TINY = 1e-6
 FAR = np.float32(1e30)
@@ -68,7 +67,7 @@ def new_brackets(s: State, source: Float32, rows: np.ndarray) -> Brackets:
     )  # fmt: skip
 
 
-@njit(**OPTIONS)
+@kernel
 def measure(s, k, x, now, eta):
     """Evaluate one candidate and keep its partial sums."""
     weight, total = s.weight.reshape(s.tiles.shape[1:]), s.total.reshape(s.tiles.shape[1:])
@@ -88,7 +87,7 @@ def measure(s, k, x, now, eta):
     k.measured[0, x] = now
 
 
-@njit(**OPTIONS)
+@kernel
 def bracket(s, k, eta):
     """Brackets of all marginals in the present state."""
     k.at_least[:] = 0
@@ -104,7 +103,7 @@ def bracket(s, k, eta):
     close(k)
 
 
-@njit(**OPTIONS)
+@kernel
 def close(k):
     """What cannot be drawn is neither above nor below anything."""
     for y in range(k.at_least.shape[0]):
@@ -112,7 +111,7 @@ def close(k):
         k.at_most[y] = FAR if k.closed[y] else k.at_most[y]
 
 
-@njit(**OPTIONS)
+@kernel
 def withdraw(s, k, x, eta):
     """Subtract target x, revealed since the brackets were in step, from everybody's sums."""
     b = x // s.tiles.shape[2]
@@ -128,7 +127,7 @@ def withdraw(s, k, x, eta):
         k.high[b, y] -= term * most
 
 
-@njit(**OPTIONS)
+@kernel
 def catch_up(s, k, waiting, eta):
     """Bring low_b, high_b and the sums in step with the present set."""
     for j in range(waiting):
@@ -154,7 +153,7 @@ def catch_up(s, k, waiting, eta):
     k.before[:] = s.total
 
 
-@njit(**OPTIONS)
+@kernel
 def fold(sums, shrink, side, b):
     """Multiply a small factor into the sums, before float32 loses it; renew the reciprocal."""
     factor = shrink[side, b]
@@ -165,7 +164,7 @@ def fold(sums, shrink, side, b):
     shrink[side + 2, b] = np.float32(1) / shrink[side, b]
 
 
-@njit(**OPTIONS)
+@kernel
 def count_beyond(k, low, high):
     """(certainly above `high`, certainly below `low`)"""
     above, below = np.int32(0), np.int32(0)
@@ -175,7 +174,7 @@ def count_beyond(k, low, high):
     return above, below
 
 
-@njit(**OPTIONS)
+@kernel
 def is_member(s, k, x, mine, m, budget, now, tie, eta):
     """(is x, with marginal `mine`, among the `budget` largest of m?, evaluations)"""
     high, low = np.float32(mine + tie), np.float32(mine - tie)
@@ -216,7 +215,7 @@ def is_member(s, k, x, mine, m, budget, now, tie, eta):
     return above < budget, evaluations
 
 
-@njit(**OPTIONS)
+@kernel
 def fill_keys(words, closed, keys):
     """The keys of a step, as `draws.step_keys`; `closed` is all ones where nothing can be drawn."""
     for x in range(keys.shape[0]):
@@ -227,7 +226,7 @@ def fill_keys(words, closed, keys):
         keys[x] = np.uint32(h | closed[x])
 
 
-@njit(**OPTIONS)
+@kernel
 def lowest(keys):
     """Index of the lowest key."""
     least = CLOSED
@@ -239,7 +238,7 @@ def lowest(keys):
     return -1
 
 
-@njit(**OPTIONS)
+@kernel
 def count_open(k, x):
     """How many candidates before x can be drawn."""
     count = 0
@@ -248,7 +247,7 @@ def count_open(k, x):
     return count
 
 
-@njit(**OPTIONS)
+@kernel
 def run_sampled(s, k, budget, words, guide, guided, skip, tie, eta, order, gains):
     """R; P's second stage with `guide` closed for the first `guided` steps and `skip` true.
 

@@ -9,14 +9,13 @@ sweep of N evaluations per swap, in float32 intervals; float64 decides among tho
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from goldimask.select.kernels import GONE, OPTIONS, delta64, gain32, refresh, reveal
+from goldimask.select.kernels import GONE, delta64, gain32, kernel, refresh, reveal
 
 REBUILD = 64  # swaps after which S is summed anew, so that rounding cannot build up
 
 
-@njit(**OPTIONS)
+@kernel
 def loss32(s, u):
     """What the other targets lose when u leaves the set, float32."""
     loss = np.float32(0)
@@ -29,7 +28,7 @@ def loss32(s, u):
     return loss
 
 
-@njit(**OPTIONS)
+@kernel
 def removal64(s, u):
     """F(Z - u) - F(Z), float64."""
     loss = 0.0
@@ -42,7 +41,7 @@ def removal64(s, u):
     return s.lam[u] * s.support[u] / (s.support[u] + s.s0) - loss
 
 
-@njit(**OPTIONS)
+@kernel
 def best_of(s, inside, removing, barred, tie, eta):
     """(index, value) of the best removal from, or insertion into, the set; -1 if there is none."""
     n = inside.shape[0]
@@ -72,7 +71,7 @@ def best_of(s, inside, removing, barred, tie, eta):
     return -1, -1e300
 
 
-@njit(**OPTIONS)
+@kernel
 def conceal(s, inside, u, anew):
     """Take u out of the set."""
     inside[u] = False
@@ -91,7 +90,7 @@ def conceal(s, inside, u, anew):
     refresh(s)
 
 
-@njit(**OPTIONS)
+@kernel
 def run_swaps(s, order, count, cap, tie, eta):
     """Swap while it improves F, at most `cap` times; the newcomers end the order. Returns swaps."""
     n = s.at.shape[0]
