@@ -55,7 +55,8 @@ def grid(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], left
     """A table; cells are `Text`, so that a token cannot be read as markup."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < left else "right", overflow="fold")
+        text = i < left
+        table.add_column(column, justify="left" if text else "right", overflow="fold", no_wrap=text)
     for row in rows:
         table.add_row(*(Text(cell(x)) for x in row))
     return table
@@ -74,7 +75,7 @@ def targets_table(record: Mapping[str, Any]) -> Table:
         i = record["targets"][j]
         line = (record["supporters"] or [[]] * len(record["targets"]))[j]
         pairs = zip(line[::2], line[1::2], strict=True)
-        by = ", ".join(f"{word(record, int(p))}@{int(p)} {a:.3g}" for p, a in list(pairs)[:3])
+        by = ", ".join(f"{word(record, int(p))}@{int(p)} {a:.3g}" for p, a in list(pairs)[:2])
         mass = record["support"][j] if record["support"] else None
         rows.append(
             (i, word(record, i), before.get(i), record["after"][j], record["weight"][j], mass, by)
@@ -95,16 +96,7 @@ def order_table(record: Mapping[str, Any]) -> Table | None:
 
 def compare_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """All methods on the same draws."""
-    columns = (
-        "method",
-        "masked",
-        "revealed",
-        "targets",
-        "F(R)",
-        "F random",
-        "eff. targets",
-        "loss",
-    )
+    columns = ("method", "|C|", "|R|", "|S|", "F(R)", "F random", "n_eff", "loss")
     rows = []
     for r in records:
         o = r["objective"]

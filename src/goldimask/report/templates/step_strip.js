@@ -53,7 +53,7 @@ GM.strip = (group, onlook) => {
       const links = view.links(i, k);
       for (const [j, a] of links) {
         parts[j].node.classList.add('lit');
-        parts[j].node.dataset.a = GM.num(a, 2);
+        parts[j].node.dataset.a = a < 0.001 ? '<.001' : String(Number(a.toFixed(a < 0.1 ? 3 : 2))).replace(/^0/, '');
       }
       strip.classList.toggle('look', links.length > 0);
     }
