@@ -35,7 +35,7 @@ GIB = 2**30
 
 
 def inspect_model(
-    name_or_path: str, length: int = 1024, batch: int = 1, lora: LoraSettings | None = None
+    name_or_path: str, length: int | None = None, batch: int = 1, lora: LoraSettings | None = None
 ) -> dict[str, Any]:
     """Everything that can be known without loading a weight; a broken checkpoint is an error."""
     folder, name = find_folder(name_or_path, weights=False)
@@ -61,7 +61,13 @@ def inspect_model(
         "rope": "float32" if getattr(config, "rope_full_precision", False) else "model's precision",
         "tokens": tokens(backbone),
         "chat": chat(backbone),
-        "memory": memory(backbone, dtypes, length, batch, lora or LoraSettings()),
+        "memory": memory(
+            backbone,
+            dtypes,
+            length or min(1024, backbone.max_length),
+            batch,
+            lora or LoraSettings(),
+        ),
     }
 
 

@@ -14,7 +14,9 @@ BOUNDARY = "┃"
 @app.command("inspect-model")
 def inspect_model(
     path: Annotated[str, typer.Argument(help="A folder, a known name or a Hub id.")],
-    length: Annotated[int, typer.Option(min=1, help="Length for the memory estimate.")] = 1024,
+    length: Annotated[
+        int | None, typer.Option(min=1, help="Length for the memory estimate, 1024 if it fits.")
+    ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Batch size for the estimate.")] = 1,
     lora_r: Annotated[int, typer.Option(min=1, help="Adapter rank for the estimate.")] = 128,
     as_json: JsonFlag = False,
