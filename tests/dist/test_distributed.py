@@ -24,9 +24,11 @@ PAIRS = (
     "checkpointed@ddp",
     "empty@ddp",
     "remembering@ddp",
+    "adapter@ddp",
     "plain@fsdp2",
     "accumulated@fsdp2",
     "checkpointed@fsdp2",
+    "adapter@fsdp2",
     "empty@fsdp2",
 )
 

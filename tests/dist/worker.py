@@ -13,6 +13,10 @@ SCENARIOS: dict[str, dict] = {
     "checkpointed": {
         "trainer": {**SGD, "per_device_train_batch_size": 2, "gradient_checkpointing": True}
     },
+    "adapter": {
+        "lora": {"r": 4, "alpha": 8, "dropout": 0.0},
+        "trainer": {**SGD, "learning_rate": 1.0, "per_device_train_batch_size": 2},
+    },
     "empty": {
         "trainer": {**SGD, "per_device_train_batch_size": 1},
         "data": {"path": "short.jsonl", "validation": 4, "group_by_length": False},

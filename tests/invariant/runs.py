@@ -47,7 +47,8 @@ def losses(folder: Path) -> list[float]:
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load_file
 
-    return load_file(folder / "model" / "model.safetensors")
+    adapter = folder / "adapter" / "adapter_model.safetensors"
+    return load_file(adapter if adapter.exists() else folder / "model" / "model.safetensors")
 
 
 def same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:

@@ -171,7 +171,7 @@ def trainer_loop(data: Sequence[Example], name: str, steps: int) -> dict[str, fl
 
 
 def scorer() -> TokenScorer:
-    return TokenScorer(mask_id=VOCAB - 1, shift=False, layers=4)
+    return TokenScorer(mask_id=VOCAB - 1, shift=False, layers=SIZES["n_layers"])
 
 
 def naive_loop(data: Sequence[Example], steps: int) -> dict[str, float]:

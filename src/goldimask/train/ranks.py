@@ -54,7 +54,13 @@ def any_rank(flag: bool) -> bool:
     """True on every rank when it is true on one."""
     if world() == 1:
         return flag
-    return any(gather(flag))
+    import torch
+    import torch.distributed as dist
+    from accelerate import PartialState
+
+    votes = torch.tensor(int(flag), device=PartialState().device)
+    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
+    return bool(votes)
 
 
 def gather(value: T) -> list[T]:

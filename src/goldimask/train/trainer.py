@@ -202,10 +202,10 @@ class GoldiTrainer(Trainer):
         `save_pretrained` would rename them to the Hub's, and the Trainer would then find none of
         them in its own checkpoint.
         """
-        if _is_peft(self.model):
-            super()._save(output_dir, state_dict)
-            return
         folder = Path(output_dir or str(self.args.output_dir))
+        if _is_peft(self.model):
+            self.model.save_pretrained(str(folder), state_dict=state_dict)  # type: ignore[union-attr]
+            return
         folder.mkdir(parents=True, exist_ok=True)
         named = state_dict or self.model.state_dict()  # type: ignore[union-attr]
         state = {k: v.contiguous() for k, v in named.items()}
