@@ -1,6 +1,6 @@
 // Training curves: one chart per measure, one line per run or method.
 GM.kinds.curves = (box, data) => {
-  const grid = GM.el('div', { class: 'grid' });
+  const grid = GM.el('div', { class: 'grid wide' });
   for (const chart of data.charts) grid.append(GM.curve(chart));
   box.append(grid);
 };

@@ -51,7 +51,7 @@ GM.replayPane = (model) => {
       done += open ? 0 : 1;
       fresh += step === k ? 1 : 0;
       const sure = model.tau !== null && confidence !== null ? (confidence >= model.tau ? 'sure' : 'low') : '';
-      cell.className = `cell ${open ? 'open' : sure} ${step === k ? 'new' : ''} ${entry.special && !open ? 'end' : ''}`;
+      cell.className = `cell ${open ? 'open' : sure} ${step === k ? 'new' : ''} ${entry.special ? 'special' : ''} ${entry.special && !open ? 'end' : ''}`;
       cell.title = open ? 'masked' : `step ${step}, confidence ${GM.num(confidence)}`;
     });
     const block = model.trace.find((s) => s.step === k);

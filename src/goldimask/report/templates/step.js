@@ -53,7 +53,7 @@ GM.stepGroup = (data, group) => {
     if (!all) { GM.updateCharts(charts, view, k); return; }
     GM.clear(charts, GM.stepCharts(view, k));
     GM.clear(facts, GM.facts([
-      ['t', r.t], ['over-masking ρ', r.rho], ['supervisable L', r.length], ['masked |C|', view.probe.masked.length],
+      ['method', r.method], ['t', r.t], ['over-masking ρ', r.rho], ['supervisable L', r.length], ['masked |C|', view.probe.masked.length],
       ['revealed |R|', r.order.length], ['targets |S|', r.targets.length], ['F(R)', r.objective ? r.objective.value : '–'],
       ['effective targets', r.n_eff], ['cap', r.cap ?? '–'], ['loss', r.loss],
     ]));
