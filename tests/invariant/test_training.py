@@ -217,3 +217,45 @@ def test_trainer_section_is_checked(tmp_path: Path, trainer: dict, words: str) -
     with pytest.raises(GoldimaskError) as error:
         training_arguments(recipe(tmp_path, tmp_path, trainer=trainer), tmp_path, True)
     assert words in str(error.value)
+
+
+def test_probe_patience_and_the_data_table(small_model: Path, tmp_path: Path) -> None:
+    """One run with a rate that ruins the model: it says what it sees, measures, and stops early."""
+    from goldimask.train.run import train
+
+    made = recipe(
+        small_model,
+        tmp_path / "x",
+        method={"preset": "goldimask-d", "attention_layer": "probe"},
+        evaluation={"patience": 1},
+        trainer={
+            "max_steps": 20,
+            "eval_steps": 2,
+            "save_steps": 2,
+            "learning_rate": 1.0,
+            "max_grad_norm": 1e9,
+            "load_best_model_at_end": True,
+            "report_to": "none",
+        },
+    )
+    said: list[str] = []
+    summary = train(made, show=2, say=said.append)
+    assert summary["steps"] < 20
+    text = "\n".join(said)
+    assert "60 rows: 48 to train on, 12 held out" in text and "median" in text
+    assert text.count("┃") == 4 and "chosen by measurement" in text
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    assert manifest["attention_layer"] in (0, 1)
+    assert manifest["layer_probe"]["best"] == manifest["attention_layer"]
+    assert not (tmp_path / "x" / "tensorboard").exists()
+
+
+def test_faithful_validation_repeats_at_the_same_step(small_model: Path, tmp_path: Path) -> None:
+    """Masks are redrawn, but from the step: a repeated run gives the same figures."""
+    options = {"evaluation": {"objective": "lift"}, "trainer": {"max_steps": 4, "eval_steps": 2}}
+    found = []
+    for name in "ab":
+        folder = run(recipe(small_model, tmp_path / name, "lift-2", **options))
+        lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+        found.append([x["eval_loss"] for x in lines if "eval_loss" in x])
+    assert found[0] == found[1] and len(set(found[0])) == 2
