@@ -54,7 +54,8 @@ def score_rows(
             table[:, list(banned)] = float("-inf")
         draw = None if uniforms is None else uniforms[start : start + rows]
         parts.append(_score(table, measure, draw, temperature, top_p, top_k, filtered))
-    token, confidence, score = (torch.cat(x).cpu().numpy() for x in zip(*parts, strict=True))
+    columns = parts[0] if len(parts) == 1 else tuple(torch.cat(x) for x in zip(*parts, strict=True))
+    token, confidence, score = (x.cpu().numpy() for x in columns)
     return Scores(token, confidence, score)
 
 
