@@ -69,11 +69,13 @@ def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> i
     return 0
 
 
-def make_canvas(recipe: Pretraining, renderer: Renderer, number: int) -> Canvas:
+def make_canvas(
+    recipe: Pretraining, renderer: Renderer, number: int, section: CanvasSection
+) -> Canvas:
     problem = problem_number(recipe, number)
     prompt = renderer.prompt_ids(problem.prompt)
     response = renderer.response_ids(problem.response)
-    extra = trailing(recipe.canvas, Keys(recipe.seed, 1).rng(number, Stream.ORDER), len(response))
+    extra = trailing(section, Keys(recipe.seed, 1).rng(number, Stream.ORDER), len(response))
     return Canvas([*prompt, *response, *[renderer.pad_id] * extra], len(prompt), number)
 
 
@@ -99,16 +101,17 @@ def batches(recipe: Pretraining, renderer: Renderer) -> Callable[[int], Batch]:
 
     @lru_cache(maxsize=1)
     def window(number: int) -> list[list[Canvas]]:
-        size, count = recipe.batch_size, recipe.canvas.window
+        size, count = recipe.batch_size, recipe.window
         first = number * size * count
-        canvases = [make_canvas(recipe, renderer, first + i) for i in range(size * count)]
+        section = recipe.stage(number * count)[0].canvas
+        canvases = [make_canvas(recipe, renderer, first + i, section) for i in range(size * count)]
         canvases.sort(key=lambda c: len(c.ids))  # stable
         cut = [canvases[i : i + size] for i in range(0, len(canvases), size)]
         order = Keys(recipe.seed, 2).rng(number, Stream.ORDER).permutation(count)
         return [cut[i] for i in order]
 
     def batch(step: int) -> Batch:
-        number, inside = divmod(step, recipe.canvas.window)
+        number, inside = divmod(step, recipe.window)
         return canvas_batch(window(number)[inside], renderer.pad_id)
 
     return batch

@@ -36,20 +36,20 @@ def save_checkpoint(folder: Path, optimisers: Optimisers, facts: dict[str, Any])
 
 
 @torch.no_grad()
-def load_checkpoint(folder: Path, optimisers: Optimisers) -> dict[str, Any]:
-    """Restore weights and moments in place; returns the facts."""
-    facts = read_facts(folder)
+def load_checkpoint(folder: Path, optimisers: Optimisers, moments: bool = True) -> None:
+    """Restore weights, and unless a new stage begins here the moments, in place."""
     tensors = load_file(folder / "state.safetensors")
     for name, parameter in optimisers.named.items():
         if f"weight.{name}" not in tensors:
             raise GoldimaskError(f"{folder}: holds no weight '{name}'; was the model changed?")
         parameter.copy_(tensors[f"weight.{name}"])
+        if not moments:
+            continue
         if name in optimisers.momenta:
             optimisers.momenta[name].copy_(tensors[f"momentum.{name}"])
         else:
             state = {m: tensors[f"{m}.{name}"].clone() for m in MOMENTS}
             optimisers.adam.state[parameter] = state
-    return facts
 
 
 def read_facts(folder: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@
         batch  <- problems step * B ... of the stream (`canvas.py`)
         loss   <- MaskedStep(vanilla)(model, batch, keys)     t ~ U(noise_floor, 1), weight 1/(tL)
         Muon and AdamW with warm-up and decay, gradient clipped by its norm (`optim.py`)
+    in stages, each with its own rates and canvas
 
 Deviation from the paper's noise (D2): t starts at `noise_floor` = 0.1 instead of 0.001, which
 bounds the weight 1/t; the shipped model is not a result, only a starting point.
@@ -32,7 +33,7 @@ from goldimask.step import MaskedStep
 from goldimask.tiny.canvas import batches
 from goldimask.tiny.checkpoint import load_checkpoint, read_facts, save_checkpoint
 from goldimask.tiny.init import init_weights
-from goldimask.tiny.optim import make_optimisers, rate, update
+from goldimask.tiny.optim import Optimisers, make_optimisers, rate, update
 from goldimask.tiny.recipe import (
     ModelSection,
     Pretraining,
@@ -87,78 +88,111 @@ def pretrain(
 def _run(
     recipe: Pretraining, resume: bool, advance: Advance, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    folder = Path(recipe.output)
+    folder, watch = Path(recipe.output), recipe.watch
     backbone = new_backbone(recipe.model, recipe.seed)
-    model = backbone.model.train()
-    optimisers = make_optimisers(model, recipe.optim)
-    log = folder / "log.jsonl"
-    first = 0
+    backbone.model.train()
+    first, optimisers = begin(recipe, backbone, resume)
     if resume:
-        check_same(recipe, read_facts(folder / "checkpoint"))
-        first = int(load_checkpoint(folder / "checkpoint", optimisers)["step"])
-        keep_until(log, first)
         say(f"resuming {folder} at step {first} of {recipe.steps}")
         advance(first)
-    elif (folder / "checkpoint").exists():
-        raise GoldimaskError(
-            f"output: '{folder}' holds a run; continue it with --resume or move it"
-        )
-    else:
-        write_text(folder / "recipe.yaml", pretraining_yaml(recipe))
-        write_text(log, "")
     vanilla = method("vanilla", noise={"eps": recipe.noise_floor})
-    step_once = MaskedStep(vanilla, backbone.scorer)
+    take_step = MaskedStep(vanilla, backbone.scorer)
     get_batch = batches(recipe, backbone)
     keys = Keys(recipe.seed)
-    watch = recipe.watch
-    losses: list[float] = []
-    norms: list[float] = []
+    meter = Meter()
     last: dict[str, Any] = {}
-    clock, tokens = time.process_time(), 0
     for step in range(first, recipe.steps):
-        share = rate(recipe.optim, step, recipe.steps)
+        stage, inside = recipe.stage(step)
+        if inside == 0:
+            optimisers = make_optimisers(backbone.model, stage.optim)
+        share = rate(stage.optim, inside, stage.steps)
         batch = get_batch(step)
-        out = step_once(model, batch, keys)
+        out = take_step(backbone.model, batch, keys)
         out.loss.backward()
-        losses.append(float(out.loss.detach()))
-        norms.append(update(optimisers, share))
-        tokens += batch.ids.numel()
-        if not math.isfinite(losses[-1]) or not math.isfinite(norms[-1]):
+        loss, norm = float(out.loss.detach()), update(optimisers, share)
+        if not math.isfinite(loss) or not math.isfinite(norm):
             raise RunFailed(f"step {step}: the loss is not finite; lower the rates and start again")
+        meter.add(loss, norm, batch.ids.numel())
         done = step + 1
-        advance(1, f"loss {losses[-1]:.3f}")
-        if done % watch.log_every == 0 or done == recipe.steps:
-            record: dict[str, Any] = {
-                "step": done,
-                "loss": round(sum(losses) / len(losses), 6),
-                "grad_norm": round(sum(norms) / len(norms), 4),
-                "rate": round(share, 6),
-                "tokens_per_cpu_second": round(tokens / max(1e-9, time.process_time() - clock)),
-            }
-            append(log, record)
-            losses, norms = [], []
-            clock, tokens = time.process_time(), 0
-        if done % watch.every == 0 or done == recipe.steps:
+        advance(1, f"loss {loss:.3f}")
+        end = done == recipe.steps
+        if done % watch.log_every == 0 or end:
+            append(folder / "log.jsonl", {"step": done, "rate": round(share, 6), **meter.read()})
+        if done % watch.every == 0 or end:
             last = {"step": done, **measure(backbone, watch)}
-            append(log, last)
+            append(folder / "log.jsonl", last)
             say(json.dumps(last))
-            clock, tokens = time.process_time(), 0
-        if done % watch.checkpoint_every == 0 or done == recipe.steps:
+            meter.restart_clock()  # measuring took time that is not training's
+        if done % watch.checkpoint_every == 0 or end:
             facts = {"step": done, "recipe": pretraining_dict(recipe)}
             save_checkpoint(folder / "checkpoint", optimisers, facts)
             save_backbone(backbone, folder / "model")
     return last
 
 
+class Meter:
+    """Means over the steps since it was last read (or since the run was resumed)."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        self.restart_clock()
+
+    def restart_clock(self) -> None:
+        self.tokens, self.start = 0, time.process_time()
+
+    def add(self, loss: float, norm: float, tokens: int) -> None:
+        self.losses.append(loss)
+        self.norms.append(norm)
+        self.tokens += tokens
+
+    def read(self) -> dict[str, Any]:
+        seconds = max(1e-9, time.process_time() - self.start)
+        found = {
+            "loss": round(sum(self.losses) / len(self.losses), 6),
+            "grad_norm": round(sum(self.norms) / len(self.norms), 4),
+            "tokens_per_cpu_second": round(self.tokens / seconds),
+        }
+        self.reset()
+        return found
+
+
+def begin(recipe: Pretraining, backbone: Backbone, resume: bool) -> tuple[int, Optimisers]:
+    """Make the folder of a new run, or restore one; returns the first step to take."""
+    folder = Path(recipe.output)
+    if resume:
+        facts = read_facts(folder / "checkpoint")
+        check_same(recipe, facts)
+        first = min(int(facts["step"]), recipe.steps)
+        stage, inside = recipe.stage(first if first < recipe.steps else first - 1)
+        optimisers = make_optimisers(backbone.model, stage.optim)
+        load_checkpoint(folder / "checkpoint", optimisers, moments=inside > 0)
+        keep_until(folder / "log.jsonl", first)
+        return first, optimisers
+    if (folder / "checkpoint").exists():
+        raise GoldimaskError(
+            f"output: '{folder}' holds a run; continue it with --resume or move it"
+        )
+    write_text(folder / "recipe.yaml", pretraining_yaml(recipe))
+    write_text(folder / "log.jsonl", "")
+    return 0, make_optimisers(backbone.model, recipe.stages[0].optim)
+
+
 def check_same(recipe: Pretraining, facts: dict[str, Any]) -> None:
     """A resumed run must be the same run: where it is and what it watches may differ.
 
-    The number of steps may change too as long as neither run has begun to decay its rate.
+    Stages that the checkpoint has not reached may be changed or added.
     """
     before, now = dict(facts["recipe"]), pretraining_dict(recipe)
-    decay_starts = min(before["steps"], now["steps"]) - recipe.optim.decay
-    if facts["step"] <= decay_starts:
-        before["steps"] = now["steps"]
+    begun, step = 0, int(facts["step"])
+    for stage in before["stages"]:
+        begun += step > 0
+        step -= stage["steps"]
+    for values in (before, now):
+        values["stages"] = values["stages"][:begun]
     for key in sorted(set(now) - {"output", "watch"}):
         if before.get(key) != now[key]:
             raise GoldimaskError(

@@ -38,17 +38,12 @@ class CanvasSection:
     short_length: int = 32
     full: float = 0.12  # share of examples filled up to one of `lengths`
     lengths: tuple[int, ...] = (128, 160)
-    window: int = 4  # batches whose examples are sorted by length together
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
 class OptimSection:
-    """Muon inside the blocks, AdamW elsewhere: linear warm-up, constant rate, linear decay.
-
-    The constant part does not depend on the number of steps, so a run may be lengthened while it
-    lasts and still be the run that the longer recipe describes.
-    """
+    """Muon inside the blocks, AdamW elsewhere: linear warm-up, constant rate, linear decay."""
 
     muon_lr: float = 0.02
     momentum: float = 0.95
@@ -56,9 +51,19 @@ class OptimSection:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     warmup: int = 50
-    decay: int = 3000  # steps
+    decay: int = 0  # the last steps of the stage
     floor: float = 0.0
     clip: float = 1.0
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True)
+class StageSection:
+    """A part of the run with its own rates and canvas; it begins with fresh optimiser moments."""
+
+    steps: int = 1000
+    optim: OptimSection = field(default_factory=OptimSection)
+    canvas: CanvasSection = field(default_factory=CanvasSection)
     __pydantic_config__ = _STRICT
 
 
@@ -83,16 +88,27 @@ class Pretraining:
 
     seed: int = 0
     output: str = "runs/tiny-base"
-    steps: int = 6000
     batch_size: int = 32
+    window: int = 4  # batches whose examples are sorted by length together
     threads: int = 1  # the sums of a matrix product depend on it, so the weights do
     noise_floor: float = 0.1  # t ~ U(noise_floor, 1): bounds the weight 1/t
     mix: dict[str, float] = field(default_factory=dict)  # task -> share; empty: all alike
     model: ModelSection = field(default_factory=ModelSection)
-    canvas: CanvasSection = field(default_factory=CanvasSection)
-    optim: OptimSection = field(default_factory=OptimSection)
+    stages: tuple[StageSection, ...] = (StageSection(),)
     watch: WatchSection = field(default_factory=WatchSection)
     __pydantic_config__ = _STRICT
+
+    @property
+    def steps(self) -> int:
+        return sum(stage.steps for stage in self.stages)
+
+    def stage(self, step: int) -> tuple[StageSection, int]:
+        """The stage of a step, and how many steps of it have been taken."""
+        for stage in self.stages:
+            if step < stage.steps:
+                return stage, step
+            step -= stage.steps
+        raise IndexError(step)
 
 
 def load_pretraining(path: str | Path, overrides: Sequence[str] = ()) -> Pretraining:
@@ -106,10 +122,9 @@ def load_pretraining(path: str | Path, overrides: Sequence[str] = ()) -> Pretrai
 def check(recipe: Pretraining, source: str) -> None:
     """What types cannot say."""
     positive = {
-        "steps": recipe.steps,
         "batch_size": recipe.batch_size,
         "threads": recipe.threads,
-        "canvas.window": recipe.canvas.window,
+        "window": recipe.window,
         "watch.log_every": recipe.watch.log_every,
         "watch.every": recipe.watch.every,
         "watch.checkpoint_every": recipe.watch.checkpoint_every,
@@ -119,6 +134,14 @@ def check(recipe: Pretraining, source: str) -> None:
     for key, value in positive.items():
         if value < 1:
             raise GoldimaskError(f"{source}: {key}: {value} must be at least 1")
+    if not recipe.stages:
+        raise GoldimaskError(f"{source}: stages: at least one is needed")
+    for i, stage in enumerate(recipe.stages):
+        if stage.steps < 1 or stage.steps % recipe.window:
+            raise GoldimaskError(
+                f"{source}: stages[{i}].steps: {stage.steps} must be a positive multiple of "
+                f"window = {recipe.window}"
+            )
     if recipe.model.width % (2 * recipe.model.heads):
         raise GoldimaskError(
             f"{source}: model.width: {recipe.model.width} must be a multiple of 2 * model.heads "

@@ -22,23 +22,31 @@ from goldimask.tiny.recipe import (
     ModelSection,
     OptimSection,
     Pretraining,
+    StageSection,
     WatchSection,
     load_pretraining,
     pretraining_yaml,
 )
 
 SMALL = ModelSection(width=16, layers=2, heads=2, mlp=24)
-QUIET = WatchSection(log_every=1, every=100, heldout=1, problems=0, checkpoint_every=3)
+QUIET = WatchSection(log_every=1, every=100, heldout=1, problems=0, checkpoint_every=2)
 
 
-def small(output, **changes) -> Pretraining:
+OPTIM = OptimSection(warmup=2, decay=2)
+ONE = (StageSection(2, OPTIM),)
+TWO = (  # the second stage begins after a checkpoint, with another canvas and fresh moments
+    StageSection(4, OPTIM),
+    StageSection(4, OptimSection(muon_lr=0.01, warmup=0), CanvasSection(full=0.5)),
+)
+
+
+def small(output, stages: tuple[StageSection, ...] = TWO, **changes) -> Pretraining:
     base = Pretraining(
         output=str(output),
-        steps=6,
         batch_size=4,
+        window=2,
         model=SMALL,
-        canvas=CanvasSection(window=2),
-        optim=OptimSection(warmup=2, decay=2),
+        stages=stages,
         watch=QUIET,
     )
     return dataclasses.replace(base, **changes)
@@ -70,35 +78,48 @@ def test_a_run_repeats_bit_by_bit_and_resumes_bit_by_bit(tmp_path):
 
     def stop(n=1, note="", taken=[]):  # noqa: B006
         taken.append(n)
-        if len(taken) == 5:  # between two checkpoints: steps 4 and 5 are lost and done again
+        if len(taken) == 7:  # between two checkpoints: step 7 is lost and done again
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         pretrain(small(broken), advance=stop)
     with (broken / "log.jsonl").open("a") as log:
-        log.write('{"step": 5, "lo')  # a line cut off by the crash
+        log.write('{"step": 7, "lo')  # a line cut off by the crash
     pretrain(small(broken), resume=True)
     assert losses(broken) == losses(whole) == losses(again)
-    assert len(losses(whole)) == 6
+    assert len(losses(whole)) == 8
     for name in ("checkpoint/state.safetensors", "model/model.safetensors"):
         assert same_tensors(whole / name, broken / name)
     assert not list(broken.glob(".*")), "temporary folders are left behind"
 
 
 def test_another_seed_gives_another_run(tmp_path):
-    pretrain(small(tmp_path / "a", steps=1))
-    pretrain(small(tmp_path / "b", steps=1, seed=1))
+    pretrain(small(tmp_path / "a", ONE))
+    pretrain(small(tmp_path / "b", ONE, seed=1))
     assert losses(tmp_path / "a") != losses(tmp_path / "b")
 
 
-def test_a_run_may_be_lengthened_before_its_decay(tmp_path):
-    pretrain(small(tmp_path / "long", steps=8))
+def test_a_run_may_get_another_stage_before_it_is_reached(tmp_path):
+    pretrain(small(tmp_path / "whole"))
+    pretrain(small(tmp_path / "parts", TWO[:1]))
+    pretrain(small(tmp_path / "parts"), resume=True)  # exactly at the boundary
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    for part in ("checkpoint/state.safetensors", "model/model.safetensors"):
+        assert same_tensors(tmp_path / "parts" / part, tmp_path / "whole" / part)
+    with pytest.raises(GoldimaskError, match="stages: the checkpoint was made with"):
+        pretrain(small(tmp_path / "parts", (*TWO[:1], StageSection(6))), resume=True)
+
+
+def test_resuming_in_the_middle_of_the_first_stage(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        pretrain(small(tmp_path / "short", steps=6), advance=_stop_after(4))
-    pretrain(small(tmp_path / "short", steps=8), resume=True)
-    assert losses(tmp_path / "short") == losses(tmp_path / "long")
-    with pytest.raises(GoldimaskError, match="steps: the checkpoint was made with 8"):
-        pretrain(small(tmp_path / "short", steps=9), resume=True)
+        pretrain(small(tmp_path / "broken"), advance=_stop_after(3))
+    pretrain(small(tmp_path / "broken"), resume=True)
+    pretrain(small(tmp_path / "whole"))
+    assert losses(tmp_path / "broken") == losses(tmp_path / "whole")
+    # nothing is left to do, and nothing is done
+    before = (tmp_path / "whole" / "log.jsonl").read_text()
+    pretrain(small(tmp_path / "whole"), resume=True)
+    assert (tmp_path / "whole" / "log.jsonl").read_text() == before
 
 
 def _stop_after(count: int):
@@ -115,11 +136,11 @@ def _stop_after(count: int):
 def test_resuming_something_else_is_refused(tmp_path):
     with pytest.raises(GoldimaskError, match="no checkpoint to resume from"):
         pretrain(small(tmp_path / "none"), resume=True)
-    pretrain(small(tmp_path / "run", steps=3))
+    pretrain(small(tmp_path / "run", ONE))
     with pytest.raises(GoldimaskError, match="batch_size: the checkpoint was made with 4"):
-        pretrain(small(tmp_path / "run", steps=3, batch_size=5), resume=True)
+        pretrain(small(tmp_path / "run", ONE, batch_size=5), resume=True)
     with pytest.raises(GoldimaskError, match="holds a run"):
-        pretrain(small(tmp_path / "run", steps=3))
+        pretrain(small(tmp_path / "run", ONE))
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
@@ -141,14 +162,14 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
 
 def test_threads_are_restored(tmp_path):
     before = torch.get_num_threads()
-    pretrain(small(tmp_path, steps=1, threads=2))
+    pretrain(small(tmp_path, ONE, threads=2))
     assert torch.get_num_threads() == before
 
 
 def test_the_log_measures_loss_and_accuracy(tmp_path):
     watch = dataclasses.replace(QUIET, problems=1, length=8, block=4)
-    last = pretrain(small(tmp_path, steps=1, watch=watch))
-    assert last["step"] == 1 and set(last["test"]) == set(last["test_loss"])
+    last = pretrain(small(tmp_path, ONE, watch=watch))
+    assert last["step"] == 2 and set(last["test"]) == set(last["test_loss"])
     assert all(math.isfinite(x) for x in last["test_loss"].values())
     assert all(1 <= v["steps"] <= 8 for v in last["test"].values())
     assert json.loads((tmp_path / "log.jsonl").read_text().splitlines()[-1]) == last
@@ -173,22 +194,23 @@ def test_every_parameter_has_one_optimiser(backbone):
 
 
 def test_batches_have_no_padding_and_cover_the_stream_once(backbone, tmp_path):
-    recipe = small(tmp_path, canvas=CanvasSection(window=3))
+    recipe = small(tmp_path)
     get = batches(recipe, backbone)
     seen: list[int] = []
-    for step in range(6):
+    for step in range(8):
         batch = get(step)
         seen += batch.example_id.tolist()
         assert not batch.padded and batch.valid.all() and batch.attention_mask() is None
         for row in range(batch.size):
-            canvas = make_canvas(recipe, backbone, int(batch.example_id[row]))
+            number = int(batch.example_id[row])
+            canvas = make_canvas(recipe, backbone, number, recipe.stage(step)[0].canvas)
             n = len(canvas.ids)
             assert batch.ids[row, :n].tolist() == canvas.ids
             assert (batch.ids[row, n:] == backbone.pad_id).all()
             assert not batch.response[row, : canvas.prompt_length].any()
             assert batch.response[row, canvas.prompt_length :].all()
             assert backbone.turn_end_id in canvas.ids[canvas.prompt_length :]
-    assert sorted(seen) == list(range(24))
+    assert sorted(seen) == list(range(32))
     assert torch.equal(get(1).ids, batches(recipe, backbone)(1).ids)  # whatever was asked before
 
 
@@ -218,10 +240,16 @@ def test_trailing_end_tokens():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["stpes=3"], "stpes: unknown key; did you mean 'steps'"),
-        (["optim.ls=3"], "optim.ls: unknown key; did you mean 'lr'"),
-        (["steps=many"], "steps: Input should be a valid integer"),
-        (["steps=0"], "steps: 0 must be at least 1"),
+        (["stagse=3"], "stagse: unknown key; did you mean 'stages'"),
+        (["model.widht=3"], "model.widht: unknown key; did you mean 'width'"),
+        (
+            ["stages=[{steps: 4, optim: {ls: 3}}]"],
+            "stages[0].optim.ls: unknown key; did you mean 'lr'",
+        ),
+        (["batch_size=many"], "batch_size: Input should be a valid integer"),
+        (["batch_size=0"], "batch_size: 0 must be at least 1"),
+        (["stages=[{steps: 6}]"], "stages[0].steps: 6 must be a positive multiple of window = 4"),
+        (["stages=[]"], "stages: at least one is needed"),
         (["model.width=30"], "model.width: 30 must be a multiple"),
         (["noise_floor=0"], "noise_floor: 0.0 must lie in"),
         (["mix.chian=1"], "mix.chian: unknown task; did you mean 'chain'"),
@@ -250,9 +278,9 @@ def test_the_verb_prints_one_json_object(tmp_path):
     import goldimask.cli.pretrain  # noqa: F401  # registers the verb
     from goldimask.cli.app import app
 
-    words = [f"output={tmp_path}/run", "steps=2", "batch_size=2", "canvas.window=1"]
+    words = [f"output={tmp_path}/run", "stages=[{steps: 2}]", "batch_size=2", "window=1"]
     words += ["model.width=16", "model.layers=1", "model.heads=2", "model.mlp=16"]
-    words += ["watch.problems=0", "watch.heldout=1", "optim.decay=1"]
+    words += ["watch.problems=0", "watch.heldout=1"]
     result = CliRunner().invoke(app, ["pretrain", "tiny-base", *words, "--json"])
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)

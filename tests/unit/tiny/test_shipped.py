@@ -1,0 +1,78 @@
+"""The shipped model: small, in the published layout, better than chance, not perfect."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from goldimask.backbones import load_backbone
+from goldimask.decode import decode
+from goldimask.tiny import TASKS, test_set
+from goldimask.tiny.curves import draw_curves, read_log
+from goldimask.tiny.recipe import load_pretraining
+from goldimask.tiny.tokenizer import build_tokenizer
+from goldimask.tiny.watch import denoising_loss
+
+FOLDER = Path(str(files("goldimask"))) / "assets" / "tiny" / "model"
+
+
+@pytest.fixture(scope="module")
+def backbone():
+    return load_backbone("tiny")
+
+
+@pytest.fixture(scope="module")
+def decoded(backbone):
+    problems = [p for name in TASKS.names() for p in test_set(name, 8, seed=1)]
+    found = decode(backbone, [p.prompt for p in problems], length=128, block=32, batch_size=40)
+    return list(zip(problems, found, strict=True))
+
+
+def test_size_and_layout():
+    assert sum(f.stat().st_size for f in FOLDER.iterdir()) < 15e6
+    config = json.loads((FOLDER / "config.json").read_text())
+    assert config["model_type"] == "llada" and "auto_map" not in config
+    recipe = load_pretraining("tiny-base").model
+    assert (config["d_model"], config["n_layers"]) == (recipe.width, recipe.layers)
+
+
+def test_tokenizer_is_the_built_one(backbone):
+    built = build_tokenizer()
+    assert backbone.tokenizer.get_vocab() == built.get_vocab()
+    assert backbone.tokenizer.chat_template == built.chat_template
+    assert backbone.model.config.vocab_size == len(built)
+    assert backbone.mask_id == built.mask_token_id and backbone.pad_id == built.pad_token_id
+    text = TASKS.get("sort").problem(0, 0).response
+    assert backbone.decode(backbone.response_ids(text)) == text
+
+
+def test_it_knows_the_form_and_stops(backbone, decoded):
+    formed = [d for _, d in decoded if d.text.endswith("</answer>")]
+    assert len(formed) >= 0.9 * len(decoded)
+    for d in formed:
+        end = d.tokens.index(backbone.turn_end_id)
+        assert set(d.tokens[end + 1 :]) <= {backbone.pad_id}
+
+
+def test_it_is_better_than_chance_and_far_from_perfect(decoded):
+    correct = [TASKS.get(p.task).check(p, TASKS.get(p.task).extract(d.text)) for p, d in decoded]
+    assert 0.2 < sum(correct) / len(correct) < 0.95  # guessing gives about 0.03
+
+
+def test_it_knows_more_than_an_untrained_model(backbone):
+    problems = [p for name in TASKS.names() for p in test_set(name, 4, seed=2)]
+    assert denoising_loss(backbone, problems) < 1.5  # ln 239 = 5.5 before training
+
+
+def test_curves_are_drawn_from_a_log(tmp_path):
+    record = {"step": 1, "heldout_loss": 2.0, "test_loss": {"chain": 3.0}}
+    record["test"] = {"chain": {"accuracy": 0.5, "steps": 9.0}}
+    lines = [{"step": 1, "loss": 2.0}, record, {"step": 2, "loss": 1.0}]
+    log = tmp_path / "log.jsonl.gz"
+    log.write_bytes(gzip.compress("\n".join(map(json.dumps, lines)).encode()))
+    png = draw_curves(read_log(log), tmp_path / "curves.png")
+    assert png.read_bytes().startswith(b"\x89PNG")
