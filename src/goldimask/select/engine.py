@@ -118,10 +118,8 @@ def _tie(s: State, received: Float32) -> float:
 
 def _greedy(s: State, task: Task, rules: Rules, received: Float32) -> Selection:
     eta, order, gains = margin_of(len(s.at)), np.empty(task.budget, np.int64), np.empty(task.budget)
-    hint = sweep(s, eta)
-    count, evaluations = run_greedy(
-        s, hint, task.budget, NEVER, _tie(s, received), eta, order, gains
-    )
+    sweep(s, eta)
+    count, evaluations = run_greedy(s, task.budget, NEVER, _tie(s, received), eta, order, gains)
     return Selection(order[:count], gains[:count], value64(s), evaluations)
 
 
@@ -129,9 +127,9 @@ def _twin(s: State, task: Task, rules: Rules, received: Float32) -> Selection:
     n, budget = len(s.at), task.budget
     eta, order, gains = margin_of(n), np.empty((2, budget), np.int64), np.empty((2, budget))
     other = new_state(s.at, s.lam[:n], s.most, s.s0)
-    hint = sweep(s, eta)
+    sweep(s, eta)
     tie = _tie(s, received)
-    first, second, evaluations = run_twin(s, other, hint, budget, tie, eta, order, gains)
+    first, second, evaluations = run_twin(s, other, budget, tie, eta, order, gains)
     value, rival = value64(s), value64(other)
     k, count = (1, second) if rival > value + tie else (0, first)
     return Selection(order[k, :count], gains[k, :count], max(value, rival), evaluations)
@@ -160,9 +158,9 @@ def _practical(s: State, task: Task, rules: Rules, received: Float32) -> Selecti
     n, budget, eta = len(s.at), task.budget, margin_of(len(s.at))
     order, gains = np.empty(budget, np.int64), np.empty(budget)
     fresh = new_state(s.at, s.lam[:n], s.most, s.s0)
-    hint = sweep(s, eta)
+    sweep(s, eta)
     tie = _tie(s, received)
-    count, evaluations = run_greedy(s, hint, budget, tie, tie, eta, order, gains)
+    count, evaluations = run_greedy(s, budget, tie, tie, eta, order, gains)
     order, cap = order[:count], n if rules.swaps is None else rules.swaps
     if rules.swap == "decoupled":
         swaps = run_swaps(s, order, count, cap, tie, eta)

@@ -81,6 +81,7 @@ class State(NamedTuple):
     word: Float32  # [1] scratch, to read bits as a number
     bound: Float32  # upper bound of G / scale, GONE for what cannot be chosen
     upper: Float32  # scratch: upper bounds of the marginals
+    tops: NDArray[np.int32]  # scratch: largest upper bound of every 32 candidates, as ordered bits
     index: NDArray[np.int64]  # scratch: contenders
     height: Float32  # scratch: their upper bounds
 
@@ -113,7 +114,7 @@ def new_state(at: Float32, priority: Float64, most: Float32, s0: float) -> State
         at, at.reshape(shape_of(n)), float(s0), lam, lam * s0, vector(np.float64), lam32,
         vector(np.float32, s0), lam32.copy(), vector(np.float32), most,
         (lam > 0).astype(np.float32), vector(np.float32), np.zeros(1, np.float32), bound,
-        vector(np.float32), vector(np.int64), vector(np.float32),
+        vector(np.float32), np.zeros(lead // 32, np.int32), vector(np.int64), vector(np.float32),
     )  # fmt: skip
 
 

@@ -19,18 +19,43 @@ from goldimask.select.kernels import GONE, any_live, delta64, gain32, kernel, re
 
 BLOCK = 32  # bounds scanned at a time; divides every padded length
 TINY_SCALE = 1e-6
+LEAST, FLIP = np.int32(-0x80000000), np.int32(0x7FFFFFFF)
 
 
 @kernel
 def sweep(s, eta):
-    """Evaluate every candidate that can be chosen; returns the index of the largest bound."""
-    best, top = 0, GONE
+    """Evaluate every candidate: upper bounds of G on the empty set."""
     for x in range(s.at.shape[0]):
-        if s.bound[x] > GONE:
-            s.bound[x] = gain32(s, x) * (1 + eta)
-            if s.bound[x] - s.cost[x] > top:
-                best, top = x, s.bound[x] - s.cost[x]
+        s.bound[x] = gain32(s, x) * np.float32(1 + eta)
+
+
+@kernel
+def bound_all(s, scale, eta):
+    """Upper bounds of the marginals, and the largest of every 32. Returns where the largest is.
+
+    Flipping the lower bits of negative floats orders them like integers, whose maximum vectorises.
+    """
+    one_less = np.float32(1 - eta)
+    for x in range(s.bound.shape[0]):
+        s.upper[x] = s.bound[x] * scale - s.cost[x] * one_less
+    bits = s.upper.view(np.int32).reshape(-1, BLOCK)
+    best = 0
+    for t in range(s.tops.shape[0]):
+        top = LEAST
+        for j in range(BLOCK):
+            b = bits[t, j]
+            top = max(top, np.int32(b ^ np.int32(np.int32(b >> np.int32(31)) & FLIP)))
+        s.tops[t] = top
+        best = t if top > s.tops[best] else best
     return best
+
+
+@kernel
+def ordered_bits(s, number):
+    """A float32 as an integer of the same order."""
+    s.word[0] = number
+    b = s.word.view(np.int32)[0]
+    return np.int32(b ^ np.int32(np.int32(b >> np.int32(31)) & FLIP))
 
 
 @kernel
@@ -56,46 +81,36 @@ def settle(s, count, floor, tie):
 
 
 @kernel
-def pick(s, scale, hint, tie, eta):
-    """(candidate with the largest marginal, a good first guess for the next pick, evaluations)."""
-    length = s.bound.shape[0]
+def pick(s, scale, tie, eta):
+    """(candidate with the largest marginal, evaluations); -1 if none can be chosen."""
     one_less, one_more = np.float32(1 - eta), np.float32(1 + eta)
     slack = np.float32(tie)
-    for x in range(length):
-        s.upper[x] = s.bound[x] * scale - s.cost[x] * one_less
+    first = bound_all(s, scale, eta)
     floor = np.float32(-1e20)  # far above GONE * scale
-    second = np.float32(-1e20)
-    first_x, second_x, count, evaluations = hint, hint, 0, 0
-    tiles = s.upper.reshape(-1, BLOCK)
-    for turn in range(tiles.shape[0] + 1):
-        block = turn - 1  # the first turn is the hint's alone: it gives a high floor at once
-        hits = 0
-        if turn > 0:
-            for j in range(BLOCK):
-                hits += tiles[block, j] >= floor
-            if hits == 0:
-                continue
-        for j in range(BLOCK if turn > 0 else 1):
-            x = block * BLOCK + j if turn > 0 else hint
+    floor_bits = ordered_bits(s, floor)
+    count, evaluations = 0, 0
+    for turn in range(s.tops.shape[0] + 1):
+        tile = turn - 1 if turn > 0 else first  # the largest bound first: it gives a high floor
+        if s.tops[tile] < floor_bits or (turn > 0 and tile == first):
+            continue
+        for j in range(BLOCK):
+            x = tile * BLOCK + j
             if s.upper[x] < floor:
                 continue
             gain = gain32(s, x)
             evaluations += 1
             s.bound[x] = gain * one_more / scale
             high = gain * one_more - s.cost[x] * one_less
-            low = gain * one_less - s.cost[x] * one_more - slack
-            s.upper[x] = np.float32(-2e20)  # once per pick
             if high >= floor:
                 s.index[count] = x
                 s.height[count] = high
                 count += 1
-            if low > floor:
-                second, second_x = floor, first_x
-                floor, first_x = low, x
-            elif low > second:
-                second, second_x = low, x
+                floor = max(floor, gain * one_less - s.cost[x] * one_more - slack)
+        floor_bits = ordered_bits(s, floor)
+    if count == 0:
+        return -1, 0
     best, more = settle(s, count, floor, tie)
-    return best, (second_x if best == first_x else first_x), evaluations + more
+    return best, evaluations + more
 
 
 @kernel
@@ -107,10 +122,8 @@ def rescale(s, scale):
 
 
 @kernel
-def open_hint(s, hint):
-    """The hint, or the first candidate that can be chosen."""
-    if s.bound[hint] > GONE:
-        return hint
+def first_open(s):
+    """The lowest candidate that can be chosen."""
     for x in range(s.bound.shape[0]):
         if s.bound[x] > GONE:
             return x
@@ -118,7 +131,7 @@ def open_hint(s, hint):
 
 
 @kernel
-def run_greedy(s, hint, budget, stop, tie, eta, order, gains):
+def run_greedy(s, budget, stop, tie, eta, order, gains):
     """D on a swept state; ends before the first marginal at or below `stop`.
 
     Returns (reveals, evaluations).
@@ -126,13 +139,12 @@ def run_greedy(s, hint, budget, stop, tie, eta, order, gains):
     scale = np.float32(any_live(s))
     evaluations = s.at.shape[0]
     for step in range(budget):
-        hint = open_hint(s, hint)
         if scale > 0:
-            x, hint, more = pick(s, scale, hint, tie, eta)
+            x, more = pick(s, scale, tie, eta)
             evaluations += more
             gain = delta64(s, x)
         else:  # no target with a priority is left: all marginals are zero, lowest index first
-            x, gain = open_hint(s, 0), 0.0
+            x, gain = first_open(s), 0.0
         if gain <= stop:
             return step, evaluations
         order[step] = x
@@ -144,51 +156,41 @@ def run_greedy(s, hint, budget, stop, tie, eta, order, gains):
 
 
 @kernel
-def run_twin(a, b, hint, budget, tie, eta, order, gains):
+def run_twin(a, b, budget, tie, eta, order, gains):
     """T on two empty states, the first one swept. `order`, `gains` [2, budget].
 
     Returns (reveals of a, reveals of b, evaluations).
     """
     count_a, count_b, evaluations = 0, 0, a.at.shape[0]
-    hint_a, hint_b = hint, hint
     b.bound[:] = a.bound
     scale_a, scale_b = np.float32(any_live(a)), np.float32(any_live(b))
     x_a, x_b, gain_a, gain_b = -1, -1, 0.0, 0.0  # the pick of each set, kept while it is valid
     for _ in range(2 * budget):
         if x_a < 0 and count_a < budget and scale_a > 0:
-            hint_a = open_hint(a, hint_a)
-            if hint_a < 0:
-                break
-            x_a, hint_a, more = pick(a, scale_a, hint_a, tie, eta)
-            gain_a = delta64(a, x_a)
+            x_a, more = pick(a, scale_a, tie, eta)
+            gain_a = delta64(a, x_a) if x_a >= 0 else 0.0
             evaluations += more
         if x_b < 0 and count_b < budget and scale_b > 0:
-            hint_b = open_hint(b, hint_b)
-            if hint_b < 0:
-                break
-            x_b, hint_b, more = pick(b, scale_b, hint_b, tie, eta)
-            gain_b = delta64(b, x_b)
+            x_b, more = pick(b, scale_b, tie, eta)
+            gain_b = delta64(b, x_b) if x_b >= 0 else 0.0
             evaluations += more
-        if x_b >= 0 and (x_a < 0 or gain_b > gain_a + tie):
-            if gain_b <= tie:
-                break
-            x = x_b
-            order[1, count_b], gains[1, count_b] = x, gain_b
+        second = x_b >= 0 and (x_a < 0 or gain_b > gain_a + tie)
+        if (gain_b if second else gain_a) <= tie or (x_a < 0 and x_b < 0):
+            break
+        if second:
+            order[1, count_b], gains[1, count_b] = x_b, gain_b
             count_b += 1
-            scale_b *= reveal(b, x)
-            a.bound[x] = GONE
+            scale_b *= reveal(b, x_b)
+            a.bound[x_b] = GONE
+            x_a = -1 if x_a == x_b else x_a
             x_b = -1
-            x_a = x_a if x_a != x and count_a < budget else -1
         else:
-            if x_a < 0 or gain_a <= tie:
-                break
-            x = x_a
-            order[0, count_a], gains[0, count_a] = x, gain_a
+            order[0, count_a], gains[0, count_a] = x_a, gain_a
             count_a += 1
-            scale_a *= reveal(a, x)
-            b.bound[x] = GONE
+            scale_a *= reveal(a, x_a)
+            b.bound[x_a] = GONE
+            x_b = -1 if x_b == x_a else x_b
             x_a = -1
-            x_b = x_b if x_b != x and count_b < budget else -1
         if 0 < scale_a < TINY_SCALE:
             scale_a = rescale(a, scale_a)
         if 0 < scale_b < TINY_SCALE:
