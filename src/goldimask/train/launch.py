@@ -24,7 +24,7 @@ from goldimask.files import write_json
 
 Launch = Literal["ddp", "fsdp2"]
 REPORTS = "GOLDIMASK_REPORTS"  # folder in which processes leave the reason of their end
-GRACE = 600  # seconds that a process has to save a checkpoint after a signal
+GRACE = 120  # seconds that a process has to save a checkpoint after a signal
 
 
 def launch(words: Sequence[str], processes: int, kind: Launch = "ddp") -> None:
@@ -123,6 +123,12 @@ def report_failure(error: BaseException) -> bool:
     record = {"rank": rank, "message": message, "exit_code": code, "time": time.time()}
     write_json(Path(folder) / f"rank-{rank}.json", {**record, "known": known})
     return True
+
+
+def failed_elsewhere() -> bool:
+    """Has a process of this job already reported its failure?"""
+    folder = os.environ.get(REPORTS)
+    return bool(folder) and any(Path(folder).glob("rank-*.json"))
 
 
 def first_report(folder: Path) -> dict[str, Any] | None:

@@ -2,11 +2,12 @@
 
 The first signal asks; the run finishes its step, saves and leaves with its own exit code. A second
 signal acts as if nothing had been installed. With several processes the request of any of them
-counts, and all of them stop after the same step.
+counts, and all of them stop after the same step; after the failure of one the others end at once.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -15,6 +16,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from goldimask.errors import GoldimaskError
+from goldimask.train.launch import failed_elsewhere
 from goldimask.train.ranks import any_rank
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -44,8 +46,11 @@ class StopOnSignal(TrainerCallback):
         self.before = {}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        self.caught = signal.Signals(number).name
         self.remove()
+        if failed_elsewhere():  # the launcher clears up: there is nobody left to save with
+            os.kill(os.getpid(), number)
+            return
+        self.caught = signal.Signals(number).name
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if any_rank(self.caught is not None) and state.global_step < state.max_steps:

@@ -14,7 +14,7 @@ def test_workload_is_the_described_one() -> None:
     responses = [len(e) - e.prompt_length for e in data]
     assert (min(prompts), max(prompts)) == (20, 60)
     assert 40 <= min(responses) < 45 and 195 < max(responses) <= 200
-    assert sum(p.numel() for p in train.new_model().parameters()) == 4_459_776
+    assert sum(p.numel() for p in train.new_model().parameters()) == 4_458_752
 
 
 def test_record(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,6 +147,27 @@ def test_a_second_signal_acts_as_before() -> None:
         stopper.remove()
 
 
+def test_after_a_failure_elsewhere_a_signal_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import signal
+
+    from goldimask.train.launch import REPORTS
+    from goldimask.train.stopping import StopOnSignal
+
+    monkeypatch.setenv(REPORTS, str(tmp_path))
+    (tmp_path / "rank-1.json").write_text("{}")
+    stopper = StopOnSignal()
+    stopper.install()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            stopper.on_step_end(None, SimpleNamespace(global_step=1, max_steps=2), None)
+        assert stopper.caught is None
+    finally:
+        stopper.remove()
+
+
 # --- validation ----------------------------------------------------------------------------------
 
 
