@@ -4,7 +4,7 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import path from 'node:path';
 
-const require = createRequire(path.join(process.env.GOLDIMASK_PLAYWRIGHT, 'package.json'));
+const require = createRequire(path.join(path.resolve(process.env.GOLDIMASK_PLAYWRIGHT || '.'), 'package.json'));
 const { chromium } = require('playwright-core');
 const [file, name, pictures] = process.argv.slice(2);
 

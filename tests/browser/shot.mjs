@@ -3,7 +3,7 @@ import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 import path from 'node:path';
 
-const require = createRequire(path.join(process.env.GOLDIMASK_PLAYWRIGHT, 'package.json'));
+const require = createRequire(path.join(path.resolve(process.env.GOLDIMASK_PLAYWRIGHT || '.'), 'package.json'));
 const { chromium } = require('playwright-core');
 const [file, out, theme = 'light', width = '1200', height = 'full', click = ''] = process.argv.slice(2);
 const browser = await chromium.launch({

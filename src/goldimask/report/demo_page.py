@@ -50,7 +50,7 @@ def demo_page(
         )
         other = len(embed(parts).encode()) + len(embed(list(decodes)).encode())
         limit = max(60_000, min(STEPS_LIMIT, STEPS_LIMIT + 60_000 - other))
-        parts.append(steps_section(steps, note=note, limit=limit))
+        parts.append(steps_section(steps, note=note, limit=limit, start="goldimask-d"))
     if decodes:
         note = "The same prompts decoded before and after fine-tuning, under one slider."
         parts.append(decodes_section(decodes, note=note))

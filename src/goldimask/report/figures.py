@@ -26,6 +26,7 @@ POINTS = 400  # of one line on a page
 class Line:
     name: str
     points: tuple[tuple[float, float], ...]
+    style: int | None = None  # the place of its run, where a figure lacks some of the runs
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
 
     drawn = Drawing(figsize=(4.6, 3.0), layout="constrained")
     axis = drawn.subplots()
-    for i, line in enumerate(figure.lines):
+    for place, line in enumerate(figure.lines):
+        i = place if line.style is None else line.style
         axis.plot(
             [p[0] for p in line.points],
             [p[1] for p in line.points],
@@ -58,7 +60,7 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
             label=literal(line.name),
         )
     axis.set_xlabel(literal(figure.x))
-    axis.set_ylabel(literal(figure.y))
+    axis.set_ylabel(literal("" if figure.y == figure.title else figure.y))
     axis.set_title(literal(figure.title), fontsize=10, loc="left")
     axis.grid(alpha=0.25, linewidth=0.5)
     axis.legend(frameon=False, fontsize=8)

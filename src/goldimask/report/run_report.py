@@ -162,11 +162,11 @@ def metric_figures(runs: Sequence[RunData]) -> list[Figure]:
     figures = []
     for key, title in CURVES.items():
         lines = []
-        for run in runs:
+        for place, run in enumerate(runs):
             logged = [m for m in run.metrics if isinstance(m.get(key), int | float)]
             if logged:
                 points = tuple((m["step"], float(m[key])) for m in logged)
-                lines.append(Line(run.name, points))
+                lines.append(Line(run.name, points, place))
         if lines:
             figures.append(Figure(key, title, "step", title, tuple(lines)))
     return figures

@@ -222,11 +222,16 @@ def steps_section(
     title: str = "One training step",
     note: str = "",
     limit: int = LIMIT - 120_000,
+    start: str = "",
 ) -> dict[str, Any]:
-    """A section with every record that fits in `limit` bytes; the page says what was left out."""
+    """A section with every record that fits in `limit` bytes; the page says what was left out.
+
+    It opens at the first record, or at the first one of the method `start`.
+    """
     kept, top, said = list(records), SUPPORTERS, ""
     while True:
-        data = {"groups": pack([trim(r, top) for r in kept]), "supporters": top, "left_out": said}
+        groups = pack([trim(r, top) for r in kept])
+        data = {"groups": groups, "supporters": top, "left_out": said, "start": start}
         if len(embed(data).encode()) <= limit or (top == 1 and len(kept) <= 1):
             return section("steps", title, data, note)
         if top > 2 or (top > 1 and len(levels(kept)) == 1):

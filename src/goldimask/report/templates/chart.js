@@ -14,6 +14,7 @@ GM.chart = (spec) => {
   const [x0, x1] = GM.range(spec.x), [y0, y1] = GM.range(spec.y);
   const X = (x) => left + ((x - x0) / (x1 - x0)) * (w - left - right);
   const Y = (y) => h - bottom - ((y - y0) / (y1 - y0)) * (h - top - bottom);
+  const across = (x) => `M${X(Math.max(x0, Math.min(x1, x)))} ${top}V${h - bottom}`;
   const at = (p) => `${X(p[0]).toFixed(1)} ${Y(p[1]).toFixed(1)}`;
   const svg = GM.svg('svg', { viewBox: `0 0 ${w} ${h}`, role: 'img', 'aria-label': spec.label });
   for (const y of GM.ticks(y0, y1)) {
@@ -43,12 +44,12 @@ GM.chart = (spec) => {
       if (p.title) dot.append(GM.svg('title', { text: p.title }));
       svg.append(dot);
     }
-    if (layer.vertical !== undefined) svg.append(GM.svg('path', { class: 'rule', 'data-rule': 'x', d: `M${X(layer.vertical)} ${top}V${h - bottom}` }));
+    if (layer.vertical !== undefined) svg.append(GM.svg('path', { class: 'rule', 'data-rule': 'x', d: across(layer.vertical) }));
     if (layer.horizontal !== undefined) svg.append(GM.svg('path', { class: 'rule', d: `M${left} ${Y(layer.horizontal)}H${w - right}` }));
     if (layer.note) svg.append(GM.svg('text', { x: w - right, y: Y(layer.horizontal) - 4, 'text-anchor': 'end', text: layer.note }));
   }
   const rule = svg.querySelector('[data-rule]');
-  svg.moveRule = (x) => { if (rule) rule.setAttribute('d', `M${X(x)} ${top}V${h - bottom}`); };
+  svg.moveRule = (x) => { if (rule) rule.setAttribute('d', across(x)); };
   return svg;
 };
 

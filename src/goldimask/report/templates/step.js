@@ -21,7 +21,7 @@ GM.stepGroup = (data, group) => {
     }
     return cache.get(key);
   };
-  const first = group.records[0];
+  const first = group.records.find((r) => r.method === data.start) || group.records[0];
   let method = methods.indexOf(first.method), time = times.indexOf(first.t), k = 0, view = null, looking = -1;
 
   const facts = GM.el('div'), detail = GM.el('div', { class: 'panel look-at', 'aria-live': 'polite' });

@@ -8,7 +8,7 @@ GM.strip = (group, onlook) => {
   const longest = index.length > 1000 ? 150 : Infinity;
   let line = null, used = 0;
   const parts = index.map((v, i) => {
-    if (!line || used >= longest) { line = GM.el('div', { class: 'tokens', role: 'presentation' }); strip.append(line); used = 0; }
+    if (!line || used >= longest) { line = GM.el('div', { class: longest < Infinity ? 'tokens far' : 'tokens', role: 'presentation' }); strip.append(line); used = 0; }
     const bar = GM.el('i'), before = GM.el('b'), after = GM.el('i'), rank = GM.el('span', { class: 'rank' });
     const node = GM.el('span', { class: 'tok', role: 'option', tabindex: -1, 'data-i': i, 'aria-selected': 'false' },
       rank, GM.el('span', { class: 'bar' }, bar), GM.word(vocab[v].runs), GM.el('span', { class: 'pp' }, before, after));
