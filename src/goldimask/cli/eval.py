@@ -65,9 +65,10 @@ def eval_command(
 
         torchrun --nproc_per_node 4 -m goldimask eval runs/x --tasks gsm8k
     """
+    from dataclasses import replace
+
     from goldimask.errors import GoldimaskError
     from goldimask.eval.run import evaluate, make_plan
-    from goldimask.eval.summary import load_results
     from goldimask.runs import find_run, load_run
 
     names = [t for t in tasks.split(",") if t]
@@ -78,44 +79,51 @@ def eval_command(
     code = {"form": form, "sandbox": sandbox, "allow_code_execution": allow_code_execution}
     wanted = {"lengths": numbers(lengths, "--lengths"), "seeds": numbers(seeds, "--seeds")}
     part = parse_shard(shard)
-    for name in names:  # refuse a wrong name or option before the model is loaded
+    plans = [
         make_plan(name, protocol, limit, code, options, wanted["seeds"], wanted["lengths"])
+        for name in names
+    ]
+    for plan in plans:  # refuse what cannot work before the model is loaded
+        if plan.task.prepare:
+            say(f"{plan.task.name}: {plan.task.prepare()}")
+    items = [plan.task.load(data) for plan in plans]
+    total = sum(p.samples(limit, len(x)) for p, x in zip(plans, items, strict=True)) // part[1]
+    ready = [
+        replace(p.task, load=lambda source, rows=x: rows) for p, x in zip(plans, items, strict=True)
+    ]
     folder = out or default_out(run)
     say(f"samples: {folder}" + (f" (shard {part[0]} of {part[1]})" if part[1] > 1 else ""))
     backbone = load_run(run, device=device or device_of(part), dtype=dtype)
-    with progress("decoding", None) as advance:
+    with progress("decoding", total) as advance:
         result = evaluate(
             backbone,
-            names,
+            ready,
             lengths=wanted["lengths"],
             seeds=wanted["seeds"],
             decoder=decoder,
             options=options,
             limit=limit,
-            protocol=protocol,
-            task_options=code,
-            data=data,
             out=folder,
             batch_size=batch_size,
             shard=part,
             model_name=find_run(run).name,
             progress=advance,
-            say=say,
         )
     report = summary(result)
     report |= {"model": find_run(run).name, "decoder": decoder, "options": options}
     report |= {"out": str(folder), "shard": list(part), "protocol": protocol}
     if part[1] == 1:
-        load_results_quietly(load_results, folder)
+        mention_mixtures(folder)
     emit(report, as_json, None if as_json else human(report, result))
 
 
-def load_results_quietly(load: Any, folder: Path) -> None:
+def mention_mixtures(folder: Path) -> None:
     """Say, rather than fail, when the folder also holds samples decoded in another way."""
     from goldimask.errors import GoldimaskError
+    from goldimask.eval.summary import load_results
 
     try:
-        load(folder)
+        load_results(folder)
     except GoldimaskError as error:
         say(f"[yellow]note:[/yellow] {error}")
 
@@ -156,20 +164,25 @@ def human(report: dict[str, Any], result: Any) -> Any:
     from rich.console import Group
 
     percent = lambda x: f"{100 * x:.1f}"  # noqa: E731
-    rows = [
-        (
-            *(r.task, r.metric, r.protocol, r.length, r.seed, r.n, percent(r.accuracy)),
-            *(
-                f"{percent(r.low)}-{percent(r.high)}",
-                percent(r.solved),
-                r.unparsable,
-                f"{r.steps:.1f}",
-            ),
-        )
-        for r in result.results
-    ]
-    columns = ("task", "metric", "protocol", "length", "seed", "n", "%", "95 %", "solved %")
-    parts = [table("Evaluation", (*columns, "unparsable", "steps"), rows, left=3)]
+    cells = {  # column: what it shows, and whether it says anything here
+        "task": (lambda r: r.task, True),
+        "length": (lambda r: r.length, True),
+        "seed": (lambda r: r.seed, len({r.seed for r in result.results}) > 1),
+        "n": (lambda r: r.n, True),
+        "%": (lambda r: percent(r.accuracy), True),
+        "95 %": (lambda r: f"{percent(r.low)}-{percent(r.high)}", True),
+        "solved %": (
+            lambda r: percent(r.solved),
+            any(r.metric.startswith("cell") for r in result.results),
+        ),
+        "unparsable": (lambda r: r.unparsable, True),
+        "steps": (lambda r: f"{r.steps:.1f}", True),
+    }
+    shown = [name for name, (_, useful) in cells.items() if useful]
+    rows = [[cells[name][0](r) for name in shown] for r in result.results]
+    metrics = ", ".join(dict.fromkeys(r.metric for r in result.results))
+    title = f"{report['model']}: {metrics}, protocol {report['protocol']}, {report['decoder']}"
+    parts = [table(title, shown, rows)]
     for key in ("fixed_lengths", "best_over_lengths"):
         if key in report:
             section = dict(report[key])

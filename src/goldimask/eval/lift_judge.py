@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from goldimask.eval.equivalence import normalised
@@ -199,6 +200,7 @@ def equations_equal(gold: str, answer: str) -> bool:
     return any(q.is_Integer and q != 0 for q in quotients)
 
 
+@lru_cache(maxsize=4096)
 def latex(text: str) -> Any:
     import sympy
     from latex2sympy2_extended import latex2sympy

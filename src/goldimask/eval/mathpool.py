@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 
@@ -78,11 +79,17 @@ class Pool:
 
     def close(self) -> None:
         for worker in self.workers:
-            worker.kill()
-            worker.wait()
-            for pipe in (worker.stdin, worker.stdout):
-                if pipe:
-                    pipe.close()
+            with suppress(BrokenPipeError):
+                if worker.stdin:
+                    worker.stdin.close()  # the worker ends its child and then itself
+        for worker in self.workers:
+            try:
+                worker.wait(5)
+            except subprocess.TimeoutExpired:
+                worker.kill()
+                worker.wait()
+            if worker.stdout:
+                worker.stdout.close()
         self.workers = []
 
 

@@ -154,6 +154,38 @@ def test_unknown_task_has_a_hint():
         evaluate(None, ["gsm9k"], generate=Parrot())
 
 
+def test_backbone_decodes_with_prefill_and_special_tokens(small_model):
+    from goldimask.backbones import load_backbone
+
+    backbone = load_backbone(small_model)
+    task = make_task(2, prefill="<reasoning>", raw=True)
+    options = {"block": 8, "tau": 0.9}
+    result = evaluate(backbone, [task], lengths=(16,), options=options, batch_size=2)
+    assert result["toy"].n == 2 and 1 <= result["toy"].steps <= 16
+    clean = evaluate(backbone, [make_task(2)], lengths=(16,), options=options, batch_size=2)
+    assert all("<|" not in s.output for s in clean.samples)
+
+
+def test_eval_verb(small_model, tmp_path):
+    from typer.testing import CliRunner
+
+    from goldimask.cli.app import app
+    from goldimask.cli.eval import eval_command  # noqa: F401  registers the verb
+
+    command = ["eval", str(small_model), "--tasks", "tiny-chain", "--limit", "3"]
+    command += ["--lengths", "16,32", "--block", "8", "--out", str(tmp_path), "--json"]
+    part = CliRunner().invoke(app, [*command, "--shard", "1/2"])
+    assert json.loads(part.stdout)["results"][0]["n"] == 1
+    whole = json.loads(CliRunner().invoke(app, command).stdout)
+    assert [(r["length"], r["n"]) for r in whole["results"]] == [(16, 3), (32, 3)]
+    assert whole["results"][0]["steps"] == 8  # two tokens a step, as published
+    assert "selected on the test data" in whole["best_over_lengths"]["note"]
+    lines = "".join(f.read_text() for f in tmp_path.glob("samples-*.jsonl")).splitlines()
+    assert len(lines) == 6  # the shard's samples were not decoded again
+    shown = CliRunner().invoke(app, command[:-1])
+    assert "protocol fixed" in shown.stdout and shown.exit_code == 0
+
+
 def test_samples_hold_what_the_record_promises(tmp_path):
     run(Parrot(), out=tmp_path)
     row = json.loads((tmp_path / "samples-0.jsonl").read_text().splitlines()[1])
