@@ -41,7 +41,7 @@ def best_pair(p: Problem, reveal: Mask) -> tuple[float, int, int]:
         u, v = divmod(best, len(outside))
         return float(fixed[u, v]), int(inside[u]), int(outside[v])
     t = s[outside] + phi.s0
-    shorter = np.maximum(t[:, None] - to_u, phi.s0)
+    shorter = less + phi.s0
     growth = (lam[outside] * phi.s0)[:, None] * (shorter**-2 - t[:, None] ** -2)  # [i, u]
     cross = growth.T @ p.attention[np.ix_(outside, outside)]
     bound = fixed + cross * (1 + ROUNDING) + ROUNDING * p.tie / TIE

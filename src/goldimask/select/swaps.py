@@ -13,6 +13,7 @@ import numpy as np
 from goldimask.select.kernels import GONE, delta64, gain32, kernel, refresh, reveal
 
 REBUILD = 64  # swaps after which S is summed anew, so that rounding cannot build up
+SMALL = 1e-3  # below this s0, S is summed anew after every removal: phi would magnify the rounding
 
 
 @kernel
@@ -34,10 +35,8 @@ def removal64(s, u):
     loss = 0.0
     for i in range(s.support.shape[0]):
         a = np.float64(s.at[u, i])
-        t = s.support[i] + s.s0
-        rest = t - a
-        rest = rest if rest > s.s0 else s.s0
-        loss += s.mass[i] * a / (t * rest)
+        rest = max(s.support[i] - a, 0.0) + s.s0  # in this order: s0 may be far below S
+        loss += s.mass[i] * a / ((s.support[i] + s.s0) * rest)
     return s.lam[u] * s.support[u] / (s.support[u] + s.s0) - loss
 
 
@@ -105,7 +104,7 @@ def run_swaps(s, order, count, cap, tie, eta):
             top = max(top, s.total[i])
         # T - a loses digits when a is most of T
         u, first = best_of(s, inside, True, -1, tie, eta + 3e-7 * top / s.s0)
-        conceal(s, inside, u, swap % REBUILD == REBUILD - 1)
+        conceal(s, inside, u, s.s0 < SMALL or swap % REBUILD == REBUILD - 1)
         v, second = best_of(s, inside, False, u, tie, eta)
         if first + second <= tie:
             reveal(s, u)
