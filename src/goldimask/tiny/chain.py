@@ -1,14 +1,14 @@
 """Chains: a start number and a list of numbered operations, one line of work for each.
 
-start 7. first + 5, second * 3.    ->    first: 7 + 5 = 12
-                                          second: 12 * 3 = 2        (modulo 17)
+start 7. first + 5, second * 3.    ->    first: 7 + 5 = 2
+                                          second: 2 * 3 = 6        (last digit)
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from goldimask.tiny.arithmetic import MODULUS, SYMBOLS, VERBS, apply
+from goldimask.tiny.arithmetic import MODULUS, VERBS, apply, draw_operation
 from goldimask.tiny.problem import Draft, Level, Task, pick
 
 ORDINALS = (
@@ -20,7 +20,7 @@ ORDINALS = (
 def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, (1, 8), (8, 11), level.hard)
     start = int(rng.integers(MODULUS))
-    steps = [draw_step(rng) for _ in range(count)]
+    steps = [draw_operation(rng) for _ in range(count)]
     lines, value = [], start
     for ordinal, (symbol, operand) in zip(ORDINALS, steps, strict=False):
         result = apply(symbol, value, operand)
@@ -31,11 +31,6 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
         value = result
     content = " ".join([str(start), *(f"{s}{n}" for s, n in steps)])
     return Draft(content, prompt(start, steps, level.prompt_style), tuple(lines), str(value))
-
-
-def draw_step(rng: np.random.Generator) -> tuple[str, int]:
-    symbol = SYMBOLS[int(rng.integers(3))]
-    return symbol, int(rng.integers(2, 6) if symbol == "*" else rng.integers(1, 10))
 
 
 def prompt(start: int, steps: list[tuple[str, int]], style: int) -> str:
@@ -49,7 +44,7 @@ def prompt(start: int, steps: list[tuple[str, int]], style: int) -> str:
 
 TASK = Task(
     name="chain",
-    summary="A start number and 8-11 operations modulo 17, one line each.",
+    summary="A start number and 8-11 operations on the last digit, one line each.",
     draft=draft,
     words=(*ORDINALS, *VERBS.values(), "makes", "start", "begin", "with", "what", "is", "left"),
 )

@@ -4,7 +4,7 @@
         batch  <- problems step * B ... of the stream (`canvas.py`)
         loss   <- MaskedStep(vanilla)(model, batch, keys)     t ~ U(noise_floor, 1), weight 1/(tL)
         Muon and AdamW with warm-up and decay, gradient clipped by its norm (`optim.py`)
-    in stages, each with its own rates and canvas
+    in stages, each with its own rates, canvas and share of frontier masks (`frontier.py`)
 
 Deviation from the paper's noise (D2): t starts at `noise_floor` = 0.1 instead of 0.001, which
 bounds the weight 1/t; the shipped model is not a result, only a starting point.
@@ -28,10 +28,10 @@ from goldimask.backbones import Backbone, new_llada, save_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_text
 from goldimask.keys import Keys
-from goldimask.methods import method
 from goldimask.step import MaskedStep
 from goldimask.tiny.canvas import batches
 from goldimask.tiny.checkpoint import load_checkpoint, read_facts, save_checkpoint
+from goldimask.tiny.frontier import pretraining_method
 from goldimask.tiny.init import init_weights
 from goldimask.tiny.optim import Optimisers, make_optimisers, rate, update
 from goldimask.tiny.recipe import (
@@ -95,8 +95,6 @@ def _run(
     if resume:
         say(f"resuming {folder} at step {first} of {recipe.steps}")
         advance(first)
-    vanilla = method("vanilla", noise={"eps": recipe.noise_floor})
-    take_step = MaskedStep(vanilla, backbone.scorer)
     get_batch = batches(recipe, backbone)
     keys = Keys(recipe.seed)
     meter = Meter()
@@ -105,6 +103,8 @@ def _run(
         stage, inside = recipe.stage(step)
         if inside == 0:
             optimisers = make_optimisers(backbone.model, stage.optim)
+        masks = (stage.frontier, stage.reach, recipe.noise_floor, backbone.pad_id)
+        take_step = MaskedStep(pretraining_method(*masks), backbone.scorer)
         share = rate(stage.optim, inside, stage.steps)
         batch = get_batch(step)
         out = take_step(backbone.model, batch, keys)

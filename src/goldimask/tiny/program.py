@@ -2,9 +2,9 @@
 
     a = 5; k = a + 3; c = k * a; c?    ->    a = 5
                                              k = a + 3 = 5 + 3 = 8
-                                             c = k * a = 8 * 5 = 6
+                                             c = k * a = 8 * 5 = 0
 
-All values are modulo 17. Operands are earlier variables or small literals.
+Only the last digit of a value is kept. Operands are earlier variables or small literals.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import string
 
 import numpy as np
 
-from goldimask.tiny.arithmetic import MODULUS, SYMBOLS, VERBS, apply
+from goldimask.tiny.arithmetic import MODULUS, SYMBOLS, VERBS, apply, draw_operation
 from goldimask.tiny.problem import Draft, Level, Task, pick
 
 LETTERS = tuple(string.ascii_lowercase)
@@ -50,11 +50,11 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
 
 def draw_statement(rng: np.random.Generator, known: int) -> tuple[str, int, Operand]:
     """An operator and two operands; the left one is recent, so that most lines matter."""
-    symbol = SYMBOLS[int(rng.integers(3))]
     left = known - 1 - int(rng.integers(min(2, known)))
     if known > 1 and rng.random() < 0.5:
-        return symbol, left, (True, int(rng.integers(known)))
-    return symbol, left, (False, int(rng.integers(2, 6) if symbol == "*" else rng.integers(1, 10)))
+        return SYMBOLS[int(rng.integers(3))], left, (True, int(rng.integers(known)))
+    symbol, literal = draw_operation(rng)
+    return symbol, left, (False, literal)
 
 
 def line(
@@ -67,7 +67,7 @@ def line(
 
 TASK = Task(
     name="program",
-    summary="Two inputs and 4-6 assignments modulo 17, evaluated line by line.",
+    summary="Two inputs and 4-6 assignments on last digits, evaluated line by line.",
     draft=draft,
     words=(
         *LETTERS,

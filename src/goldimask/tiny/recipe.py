@@ -51,7 +51,8 @@ class OptimSection:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     warmup: int = 50
-    decay: int = 0  # the last steps of the stage
+    decay: int = 0  # steps over which the rate falls
+    decay_end: int | None = None  # where it would reach the floor; None: at the end of the stage
     floor: float = 0.0
     clip: float = 1.0
     __pydantic_config__ = _STRICT
@@ -62,6 +63,8 @@ class StageSection:
     """A part of the run with its own rates and canvas; it begins with fresh optimiser moments."""
 
     steps: int = 1000
+    frontier: float = 0.0  # share of masks as block decoding meets them (see `frontier.py`)
+    reach: int = 32
     optim: OptimSection = field(default_factory=OptimSection)
     canvas: CanvasSection = field(default_factory=CanvasSection)
     __pydantic_config__ = _STRICT

@@ -9,7 +9,7 @@ import numpy as np
 
 from goldimask.tiny.problem import Draft, Level, Task, pick
 
-RANGE = 40  # numbers are below it: each must be seen often enough to be learned as a symbol
+RANGE = 30  # numbers are below it: each must be seen often enough to be learned as a symbol
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:

@@ -18,7 +18,7 @@ NAMES = ("tom", "ann", "sam", "eva", "max", "zoe", "leo", "mia", "ben", "ida", "
 THINGS = ("apples", "books", "coins", "stones", "shells", "cards", "pears", "pens")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 VERBS = ("buys", "loses", "gives")
-HIGHEST = 49  # so that a total still is one number token
+HIGHEST = 19  # what one person can have; small, so that every sum is seen often
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, (1, 4), (3, 5), level.hard)
     names = tuple(NAMES[i] for i in rng.choice(len(NAMES), 2, replace=False))
     thing = THINGS[int(rng.integers(len(THINGS)))]
-    start = (int(rng.integers(3, 21)), int(rng.integers(3, 21)))
+    start = (int(rng.integers(2, 13)), int(rng.integers(2, 13)))
     have, events, lines = start, [], []
     for day in DAYS[:count]:
         event = draw_event(rng, have)
@@ -52,7 +52,7 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
 def draw_event(rng: np.random.Generator, have: tuple[int, int]) -> Event:
     """An event that leaves both people between 0 and the highest number."""
     while True:
-        event = Event(int(rng.integers(2)), VERBS[int(rng.integers(3))], int(rng.integers(1, 10)))
+        event = Event(int(rng.integers(2)), VERBS[int(rng.integers(3))], int(rng.integers(1, 6)))
         if all(0 <= n <= HIGHEST for n in happen(have, event)):
             return event
 
