@@ -1,4 +1,4 @@
-"""The same step under Accelerate; `accelerate launch examples/accelerate_loop.py` for several processes.
+"""The same step under Accelerate: `accelerate launch examples/accelerate_loop.py`.
 
 The noise of an example comes from (seed, epoch, example id), so every process draws its own and the
 number of processes changes nothing.

@@ -1,6 +1,6 @@
 """GoldiMask in a plain torch loop: fifteen lines that you can paste into your own.
 
-    python examples/plain_loop.py --steps 20
+python examples/plain_loop.py --steps 20
 """
 
 from __future__ import annotations

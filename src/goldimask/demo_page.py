@@ -8,22 +8,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from goldimask.config import DataSection
-from goldimask.data.batches import make_batch
 from goldimask.data.examples import load_examples
 from goldimask.demo import METHODS, DemoSettings
-from goldimask.keys import Keys
 from goldimask.methods import method
 from goldimask.report.decode_page import decode_record
 from goldimask.report.demo_page import demo_page
-from goldimask.report.step_page import step_record
+from goldimask.report.inspection import inspect_steps
 from goldimask.runs import load_run
-from goldimask.step import MaskedStep
 from goldimask.tiny import test_set
 
 SHOWN = ("vanilla", "lift-2", "agdo", "random-waterfill", "goldimask-d", "goldimask-r")
+CAP = 4.0  # as in the packaged recipe
 CURVES = {"loss": "loss", "held-out loss": "eval_loss", "n_eff / n": "n_eff_ratio"}
 
 
@@ -54,16 +50,10 @@ def one_step(backbone: Any, s: DemoSettings) -> list[dict[str, Any]]:
     """The same example and draws under several methods; signals are the base model's."""
     section = DataSection(corpus="tiny-sft", limit=8, supervise_turn_end=True)
     examples, _ = load_examples(section, backbone)
-    batch = make_batch(examples[:1], backbone.pad_id)
-    records, reference = [], None
-    for name in sorted(SHOWN, key=lambda n: n != "goldimask-d"):  # attention for those without
-        chosen = method(name, weigh={"cap": 4.0} if name.startswith("goldimask") else None)
-        with torch.no_grad():
-            out = MaskedStep(chosen, backbone.scorer)(backbone.model.eval(), batch, Keys(s.seed))
-        reference = reference or out.signals
-        record = step_record(out, batch, 0, backbone.tokenizer, chosen, reference=reference)
-        records.append((SHOWN.index(name), record))
-    return [r for _, r in sorted(records, key=lambda x: x[0])]
+    methods = [
+        method(name, weigh={"cap": CAP} if name.startswith("goldimask") else None) for name in SHOWN
+    ]
+    return inspect_steps(backbone, examples[0], methods, s.seed)
 
 
 def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
@@ -76,6 +66,7 @@ def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
     records = []
     for label, where in runs.items():
         backbone = load_run(where)
+        special = sorted(backbone.special_ids)
         prompts = [p.prompt for p in problems]
         for name, problem, made in zip(
             names,
@@ -90,7 +81,9 @@ def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
                 "extracted": found,
                 "answer": problem.answer,
             }
-            records.append(decode_record(made, backbone.tokenizer, label, verdict=verdict))
+            records.append(
+                decode_record(made, backbone.tokenizer, label, verdict=verdict, special=special)
+            )
     return records
 
 
