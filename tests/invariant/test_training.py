@@ -48,7 +48,7 @@ def test_accumulation_changes_nothing(small_model: Path, tmp_path: Path) -> None
         options = {"per_device_train_batch_size": each, "optim": "sgd", "learning_rate": 0.05}
         runs[each] = run(recipe(small_model, tmp_path / f"{each}", trainer=options))
     for each in (4, 2):
-        assert losses(runs[each])[:4] == pytest.approx(losses(runs[8])[:4], rel=1e-6)
+        assert losses(runs[each])[:2] == pytest.approx(losses(runs[8])[:2], rel=1e-6)
         assert losses(runs[each]) == pytest.approx(losses(runs[8]), rel=5e-6)
         a, b = weights(runs[each]), weights(runs[8])
         assert max(float((a[k] - b[k]).abs().max()) for k in a) < 1e-5

@@ -1,7 +1,7 @@
 """Arithmetic on the last digit, shared by the families that count.
 
-One small modulus for all of them: the tables can be learned by a small model. Multiplication by 3, 7 and
-9 is a bijection modulo 10, so that a chain of operations does not collapse to zero.
+One small modulus for all of them: the tables can be learned by a small model. Multiplication by 3,
+7 and 9 is a bijection modulo 10, so that a chain of operations does not collapse to zero.
 """
 
 from __future__ import annotations

@@ -155,7 +155,8 @@ def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> Goldi
     trainer, bar = make_trainer(ready, folder)
     stopper = StopOnSignal()
     trainer.add_callback(stopper)
-    torch.manual_seed(torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, ranks.rank()))
+    seed = torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, ranks.rank())
+    torch.manual_seed(seed)  # dropout draws from the global generator
     stopper.install()
     try:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
