@@ -67,3 +67,37 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _register_with_transformers() -> None:
+    """Make the Auto classes know our families, now or as soon as transformers is imported.
+
+    `import goldimask` stays light: nothing happens until somebody else loads transformers.
+    """
+    import sys
+    from importlib.abc import MetaPathFinder
+    from importlib.util import find_spec
+
+    class AfterTransformers(MetaPathFinder):
+        def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
+            if fullname != "transformers":
+                return None
+            sys.meta_path.remove(self)
+            spec = find_spec(fullname)
+            if spec is not None and spec.loader is not None:
+                run = spec.loader.exec_module
+
+                def exec_module(module: Any) -> None:
+                    run(module)
+                    importlib.import_module("goldimask.backbones")
+
+                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            return spec
+
+    if "transformers" in sys.modules:
+        importlib.import_module("goldimask.backbones")
+    else:
+        sys.meta_path.insert(0, AfterTransformers())
+
+
+_register_with_transformers()
