@@ -46,7 +46,7 @@ def folder(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         env=ENV,
-        timeout=1200,
+        timeout=1500,
     )
     assert done.returncode == 0, done.stderr[-12000:]
     return folder
@@ -106,7 +106,7 @@ def test_a_failing_process_ends_the_job_with_its_message(
             capture_output=True,
             text=True,
             env={**ENV, "PYTHONPATH": str(HERE), **env},
-            timeout=600,
+            timeout=1500,
         )
 
     failed = goldimask(FAIL="1")

@@ -33,7 +33,7 @@ def ended(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
         capture_output=True,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=900,
+        timeout=1500,
     )
     codes = dict(line.split() for line in done.stdout.splitlines() if len(line.split()) == 2)
     assert set(points) <= codes.keys(), done.stderr
