@@ -24,14 +24,12 @@ from goldimask.select.kernels import (
     Float32,
     State,
     columns,
-    delta64,
     margin_of,
     new_state,
-    reveal,
     shape_of,
     value64,
 )
-from goldimask.select.lazy import run_greedy, run_twin, sweep
+from goldimask.select.lazy import follow, marginals64, run_greedy, run_twin, sweep
 from goldimask.select.linear import linear_problem
 from goldimask.select.pairs import best_pair
 from goldimask.select.sampled import new_brackets, run_sampled
@@ -181,18 +179,19 @@ def _static(s: State, task: Task, rules: Rules, received: Float32) -> Selection:
     n = len(s.at)
     sweep(s, margin_of(n))
     tie = _tie(s, received)
-    first = np.array([delta64(s, x) for x in range(n)])
-    order = oracle.rank(first, tie)[: task.budget]
-    return Selection(order, _increments(s, order), value64(s), n)
+    first = np.empty(n)
+    marginals64(s, first)
+    order = oracle.rank(first, tie)[: task.budget].copy()
+    gains = np.empty(len(order))
+    follow(s, order, gains)
+    return Selection(order, gains, value64(s), n)
 
 
 def _increments(s: State, order: NDArray[np.int64]) -> NDArray[np.float64]:
     """F's increments along an order, from the empty set; leaves the state at the end of it."""
     fresh = new_state(s.at, s.lam[: len(s.at)], s.most, s.s0)
     gains = np.empty(len(order))
-    for k, x in enumerate(order):
-        gains[k] = delta64(fresh, x)
-        reveal(fresh, x)
+    follow(fresh, order, gains)
     s.support[:] = fresh.support
     s.mass[:] = fresh.mass
     return gains

@@ -131,6 +131,21 @@ def first_open(s):
 
 
 @kernel
+def follow(s, order, gains):
+    """Reveal in a given order; `gains` become F's increments."""
+    for k in range(order.shape[0]):
+        gains[k] = delta64(s, order[k])
+        reveal(s, order[k])
+
+
+@kernel
+def marginals64(s, out):
+    """The marginals of all candidates."""
+    for x in range(s.at.shape[0]):
+        out[x] = delta64(s, x)
+
+
+@kernel
 def run_greedy(s, budget, stop, tie, eta, order, gains):
     """D on a swept state; ends before the first marginal at or below `stop`.
 
