@@ -88,7 +88,7 @@ def head_mean(
         scores = q.reshape(b, k.shape[1], group * n, d) @ k.transpose(2, 3)
         if hidden is not None:
             scores.masked_fill_(hidden, float("-inf"))
-        total += scores.softmax(-1).view(b, -1, n, length).sum(1)
+        total += scores.softmax(-1).view(b, k.shape[1] * group, n, length).sum(1)
     return total.div_(heads)
 
 
