@@ -1,28 +1,43 @@
-"""Arithmetic on the last digit, shared by the families that count.
+"""Arithmetic modulo a small number, shared by the families that count.
 
-One small modulus for all of them: the tables can be learned by a small model. Multiplication by 3,
-7 and 9 is a bijection modulo 10, so that a chain of operations does not collapse to zero.
+Problems are about last digits: modulo 10, with factors 3, 7 and 9, which are bijections, so that a
+chain of operations does not collapse to zero. The tables are small enough for a small model.
+Pretraining may begin with a wider world (modulo 17), in which the tables are too large to be
+learned soon, and the model first learns to look things up.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-MODULUS = 10
 SYMBOLS = ("+", "-", "*")
 VERBS = {"+": "add", "-": "take", "*": "times"}  # the wordy form
-FACTORS = (3, 7, 9)
 
 
-def apply(symbol: str, left: int, right: int) -> int:
-    """`left symbol right`, last digit."""
-    value = {"+": left + right, "-": left - right, "*": left * right}[symbol]
-    return value % MODULUS
+@dataclass(frozen=True)
+class Numbers:
+    """A modulus, and the factors that occur as literals; literal addends are 1 to 9."""
+
+    modulus: int
+    factors: tuple[int, ...]
+
+    def apply(self, symbol: str, left: int, right: int) -> int:
+        value = {"+": left + right, "-": left - right, "*": left * right}[symbol]
+        return value % self.modulus
 
 
-def draw_operation(rng: np.random.Generator) -> tuple[str, int]:
-    """An operator and a literal for its right side."""
-    symbol = SYMBOLS[int(rng.integers(3))]
+NARROW = Numbers(10, (3, 7, 9))
+WIDE = Numbers(17, (2, 3, 4, 5))
+
+
+def draw_symbol(rng: np.random.Generator) -> str:
+    return SYMBOLS[int(rng.integers(3))]
+
+
+def draw_literal(rng: np.random.Generator, symbol: str, numbers: Numbers) -> int:
+    """The right side of an operation."""
     if symbol == "*":
-        return symbol, FACTORS[int(rng.integers(len(FACTORS)))]
-    return symbol, int(rng.integers(1, MODULUS))
+        return numbers.factors[int(rng.integers(len(numbers.factors)))]
+    return int(rng.integers(1, 10))

@@ -25,7 +25,7 @@ import torch
 
 from goldimask.keys import Keys, Stream
 from goldimask.tiny.problem import Problem, Split
-from goldimask.tiny.recipe import CanvasSection, Pretraining
+from goldimask.tiny.recipe import CanvasSection, Pretraining, StageSection
 from goldimask.tiny.tasks import TASKS
 from goldimask.types import Batch
 
@@ -48,14 +48,14 @@ class Canvas:
     number: int
 
 
-def problem_number(recipe: Pretraining, number: int) -> Problem:
+def problem_number(recipe: Pretraining, number: int, wide: bool = False) -> Problem:
     """The `number`-th problem of the endless pretraining stream."""
     rng = Keys(recipe.seed).rng(number, Stream.ORDER)
     names = list(recipe.mix) or TASKS.names()
     shares = np.array([recipe.mix.get(name, 1.0) for name in names])
     choice = int(np.searchsorted(np.cumsum(shares / shares.sum()), rng.random(), side="right"))
     task = TASKS.get(names[min(choice, len(names) - 1)])
-    return task.problem(recipe.seed, number, Split.PRETRAIN)
+    return task.problem(recipe.seed, number, Split.PRETRAIN, wide)
 
 
 def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> int:
@@ -70,12 +70,12 @@ def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> i
 
 
 def make_canvas(
-    recipe: Pretraining, renderer: Renderer, number: int, section: CanvasSection
+    recipe: Pretraining, renderer: Renderer, number: int, stage: StageSection
 ) -> Canvas:
-    problem = problem_number(recipe, number)
+    problem = problem_number(recipe, number, stage.wide)
     prompt = renderer.prompt_ids(problem.prompt)
     response = renderer.response_ids(problem.response)
-    extra = trailing(section, Keys(recipe.seed, 1).rng(number, Stream.ORDER), len(response))
+    extra = trailing(stage.canvas, Keys(recipe.seed, 1).rng(number, Stream.ORDER), len(response))
     return Canvas([*prompt, *response, *[renderer.pad_id] * extra], len(prompt), number)
 
 
@@ -103,8 +103,8 @@ def batches(recipe: Pretraining, renderer: Renderer) -> Callable[[int], Batch]:
     def window(number: int) -> list[list[Canvas]]:
         size, count = recipe.batch_size, recipe.window
         first = number * size * count
-        section = recipe.stage(number * count)[0].canvas
-        canvases = [make_canvas(recipe, renderer, first + i, section) for i in range(size * count)]
+        stage = recipe.stage(number * count)[0]
+        canvases = [make_canvas(recipe, renderer, first + i, stage) for i in range(size * count)]
         canvases.sort(key=lambda c: len(c.ids))  # stable
         cut = [canvases[i : i + size] for i in range(0, len(canvases), size)]
         order = Keys(recipe.seed, 2).rng(number, Stream.ORDER).permutation(count)

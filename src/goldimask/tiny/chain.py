@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from goldimask.tiny.arithmetic import MODULUS, VERBS, apply, draw_operation
+from goldimask.tiny.arithmetic import NARROW, VERBS, WIDE, Numbers, draw_literal, draw_symbol
 from goldimask.tiny.problem import Draft, Level, Task, pick
 
 ORDINALS = (
@@ -19,11 +19,12 @@ ORDINALS = (
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, (1, 8), (8, 11), level.hard)
-    start = int(rng.integers(MODULUS))
-    steps = [draw_operation(rng) for _ in range(count)]
+    numbers = WIDE if level.wide else NARROW
+    start = int(rng.integers(numbers.modulus))
+    steps = [draw_step(rng, numbers) for _ in range(count)]
     lines, value = [], start
     for ordinal, (symbol, operand) in zip(ORDINALS, steps, strict=False):
-        result = apply(symbol, value, operand)
+        result = numbers.apply(symbol, value, operand)
         if level.response_style == 0:
             lines.append(f"{ordinal}: {value} {symbol} {operand} = {result}")
         else:
@@ -31,6 +32,11 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
         value = result
     content = " ".join([str(start), *(f"{s}{n}" for s, n in steps)])
     return Draft(content, prompt(start, steps, level.prompt_style), tuple(lines), str(value))
+
+
+def draw_step(rng: np.random.Generator, numbers: Numbers) -> tuple[str, int]:
+    symbol = draw_symbol(rng)
+    return symbol, draw_literal(rng, symbol, numbers)
 
 
 def prompt(start: int, steps: list[tuple[str, int]], style: int) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -39,11 +39,12 @@ class Split(StrEnum):
 
 @dataclass(frozen=True)
 class Level:
-    """How hard a problem is and how it is worded; `plain` or `formal` wording of each part."""
+    """How hard a problem is and how it is worded."""
 
     hard: bool
     prompt_style: int  # 0 terse, 1 wordy
     response_style: int  # 0 the style of pretraining, 1 the style of the fine-tuning corpus
+    wide: bool = False  # larger numbers, in early pretraining only
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,14 @@ class Task:
     gen_length: int = 128  # canvas: the longest response of the hard distribution fits
     version: int = 1
 
-    def problem(self, seed: int, index: int, split: Split | str = Split.TEST) -> Problem:
+    def problem(
+        self, seed: int, index: int, split: Split | str = Split.TEST, wide: bool = False
+    ) -> Problem:
         """The problem of one index; the same on every machine."""
         split = Split(split)
         keys = Keys(seed, epoch=list(Split).index(split))
         rng = keys.rng(index, Stream.TASK)
-        level = draw_level(keys.rng(index, Stream.RESPONSE), split)
+        level = replace(draw_level(keys.rng(index, Stream.RESPONSE), split), wide=wide)
         for _ in range(REDRAWS):
             draft = self.draft(rng, level)
             if is_test(self.name, draft.content) == (split is Split.TEST):

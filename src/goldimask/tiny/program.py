@@ -13,7 +13,7 @@ import string
 
 import numpy as np
 
-from goldimask.tiny.arithmetic import MODULUS, SYMBOLS, VERBS, apply, draw_operation
+from goldimask.tiny.arithmetic import NARROW, VERBS, WIDE, Numbers, draw_literal, draw_symbol
 from goldimask.tiny.problem import Draft, Level, Task, pick
 
 LETTERS = tuple(string.ascii_lowercase)
@@ -24,17 +24,18 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, (1, 4), (4, 6), level.hard)
     inputs = 1 if count == 1 else 2
     letters = [LETTERS[i] for i in rng.choice(len(LETTERS), inputs + count, replace=False)]
-    values = [int(x) for x in rng.integers(MODULUS, size=inputs)]
+    numbers = WIDE if level.wide else NARROW
+    values = [int(x) for x in rng.integers(numbers.modulus, size=inputs)]
     statements = [f"{letters[i]} = {values[i]}" for i in range(inputs)]
     lines, parts = list(statements), [str(x) for x in values]
     if level.response_style == 1:
         lines = [f"let {letters[i]} be {values[i]}." for i in range(inputs)]
     for _ in range(count):
-        symbol, left, right = draw_statement(rng, len(values))
+        symbol, left, right = draw_statement(rng, len(values), numbers)
         target = letters[len(values)]
         second = letters[right[1]] if right[0] else str(right[1])
         number = values[right[1]] if right[0] else right[1]
-        result = apply(symbol, values[left], number)
+        result = numbers.apply(symbol, values[left], number)
         source = f"{letters[left]} {symbol} {second}"
         statements.append(f"{target} = {source}")
         lines.append(
@@ -48,13 +49,15 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     return Draft(" ".join(parts), prompt, tuple(lines), str(values[-1]))
 
 
-def draw_statement(rng: np.random.Generator, known: int) -> tuple[str, int, Operand]:
+def draw_statement(
+    rng: np.random.Generator, known: int, numbers: Numbers
+) -> tuple[str, int, Operand]:
     """An operator and two operands; the left one is recent, so that most lines matter."""
+    symbol = draw_symbol(rng)
     left = known - 1 - int(rng.integers(min(2, known)))
     if known > 1 and rng.random() < 0.5:
-        return SYMBOLS[int(rng.integers(3))], left, (True, int(rng.integers(known)))
-    symbol, literal = draw_operation(rng)
-    return symbol, left, (False, literal)
+        return symbol, left, (True, int(rng.integers(known)))
+    return symbol, left, (False, draw_literal(rng, symbol, numbers))
 
 
 def line(

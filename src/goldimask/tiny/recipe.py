@@ -63,6 +63,7 @@ class StageSection:
     """A part of the run with its own rates and canvas; it begins with fresh optimiser moments."""
 
     steps: int = 1000
+    wide: bool = False  # larger numbers (see `arithmetic.py`)
     frontier: float = 0.0  # share of masks as block decoding meets them (see `frontier.py`)
     reach: int = 32
     optim: OptimSection = field(default_factory=OptimSection)

@@ -9,12 +9,12 @@ import numpy as np
 
 from goldimask.tiny.problem import Draft, Level, Task, pick
 
-RANGE = 30  # numbers are below it: each must be seen often enough to be learned as a symbol
+NARROW, WIDE = 30, 40  # numbers are below it: each must be seen often enough to be learned
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, (2, 6), (7, 9), level.hard)
-    rest = [int(x) for x in rng.choice(RANGE, count, replace=False)]
+    rest = [int(x) for x in rng.choice(WIDE if level.wide else NARROW, count, replace=False)]
     up = bool(rng.random() < 0.6)
     direction = "up" if up else "down"
     content = " ".join([direction, *map(str, rest)])

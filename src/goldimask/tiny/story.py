@@ -18,7 +18,9 @@ NAMES = ("tom", "ann", "sam", "eva", "max", "zoe", "leo", "mia", "ben", "ida", "
 THINGS = ("apples", "books", "coins", "stones", "shells", "cards", "pears", "pens")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 VERBS = ("buys", "loses", "gives")
-HIGHEST = 19  # what one person can have; small, so that every sum is seen often
+# lowest and highest start, largest change, most that one person can have
+NARROW = (2, 12, 5, 19)  # small, so that every sum is seen often
+WIDE = (3, 20, 9, 49)
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,11 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, (1, 4), (3, 5), level.hard)
     names = tuple(NAMES[i] for i in rng.choice(len(NAMES), 2, replace=False))
     thing = THINGS[int(rng.integers(len(THINGS)))]
-    start = (int(rng.integers(2, 13)), int(rng.integers(2, 13)))
+    low, high, change, most = WIDE if level.wide else NARROW
+    start = (int(rng.integers(low, high + 1)), int(rng.integers(low, high + 1)))
     have, events, lines = start, [], []
     for day in DAYS[:count]:
-        event = draw_event(rng, have)
+        event = draw_event(rng, have, change, most)
         have = happen(have, event)
         events.append(event)
         lines.append(line(day, event, names, have, level.response_style))
@@ -49,11 +52,12 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     return Draft(content, text, tuple(lines), str(answer))
 
 
-def draw_event(rng: np.random.Generator, have: tuple[int, int]) -> Event:
-    """An event that leaves both people between 0 and the highest number."""
+def draw_event(rng: np.random.Generator, have: tuple[int, int], change: int, most: int) -> Event:
+    """An event that leaves both people between 0 and `most`."""
     while True:
-        event = Event(int(rng.integers(2)), VERBS[int(rng.integers(3))], int(rng.integers(1, 6)))
-        if all(0 <= n <= HIGHEST for n in happen(have, event)):
+        who, verb = int(rng.integers(2)), VERBS[int(rng.integers(3))]
+        event = Event(who, verb, int(rng.integers(1, change + 1)))
+        if all(0 <= n <= most for n in happen(have, event)):
             return event
 
 

@@ -33,10 +33,10 @@ QUIET = WatchSection(log_every=1, every=100, heldout=1, problems=0, checkpoint_e
 
 
 OPTIM = OptimSection(warmup=2, decay=2)
-ONE = (StageSection(2, OPTIM),)
+ONE = (StageSection(2, optim=OPTIM),)
 TWO = (  # the second stage begins after a checkpoint, with another canvas and fresh moments
-    StageSection(4, OPTIM),
-    StageSection(4, OptimSection(muon_lr=0.01, warmup=0), CanvasSection(full=0.5)),
+    StageSection(4, optim=OPTIM),
+    StageSection(4, optim=OptimSection(muon_lr=0.01, warmup=0), canvas=CanvasSection(full=0.5)),
 )
 
 
@@ -203,7 +203,7 @@ def test_batches_have_no_padding_and_cover_the_stream_once(backbone, tmp_path):
         assert not batch.padded and batch.valid.all() and batch.attention_mask() is None
         for row in range(batch.size):
             number = int(batch.example_id[row])
-            canvas = make_canvas(recipe, backbone, number, recipe.stage(step)[0].canvas)
+            canvas = make_canvas(recipe, backbone, number, recipe.stage(step)[0])
             n = len(canvas.ids)
             assert batch.ids[row, :n].tolist() == canvas.ids
             assert (batch.ids[row, n:] == backbone.pad_id).all()

@@ -10,7 +10,7 @@ import pytest
 
 from goldimask.errors import GoldimaskError
 from goldimask.tiny import CORPORA, TASKS, Split, corpus, corpus_rows, test_set
-from goldimask.tiny.arithmetic import MODULUS
+from goldimask.tiny.arithmetic import NARROW
 from goldimask.tiny.problem import is_test
 from goldimask.tiny.sudoku import fits, grids
 
@@ -107,7 +107,7 @@ def test_chain_lines_follow_from_each_other(split):
 
 
 def eval_mod(symbol: str, a: int, b: int) -> int:
-    return (a + b if symbol == "+" else a - b if symbol == "-" else a * b) % MODULUS
+    return (a + b if symbol == "+" else a - b if symbol == "-" else a * b) % NARROW.modulus
 
 
 @pytest.mark.parametrize("split", ["pretrain", "test"])
