@@ -20,6 +20,9 @@ def pretrain(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint, bit by bit.")
     ] = False,
+    until: Annotated[
+        int | None, typer.Option(help="Stop after this step, with the schedule of the whole run.")
+    ] = None,
     json_: JsonFlag = False,
 ) -> None:
     """Pretrain a tiny backbone on generated problems; step-based and reproducible."""
@@ -28,8 +31,8 @@ def pretrain(
     settings = load_pretraining(recipe, overrides or [])
     from goldimask.tiny.pretrain import pretrain as run
 
-    with progress("pretraining", settings.steps) as advance:
-        last = run(settings, resume=resume, advance=advance, say=say)
+    with progress("pretraining", until or settings.steps) as advance:
+        last = run(settings, resume=resume, advance=advance, say=say, until=until)
     from goldimask.tiny.curves import draw_curves, read_log
 
     draw_curves(read_log(f"{settings.output}/log.jsonl"), f"{settings.output}/curves.png")

@@ -75,18 +75,27 @@ def pretrain(
     resume: bool = False,
     advance: Advance = lambda n=1, note="": None,
     say: Callable[[str], None] = lambda text: None,
+    until: int | None = None,
 ) -> dict[str, Any]:
-    """Run a recipe to its end; returns the last measurement. Results are in `recipe.output`."""
+    """Run a recipe; returns the last measurement. Results are in `recipe.output`.
+
+    `until` stops after that step with the schedule of the whole recipe, as if the run had been
+    broken off there; it can be resumed.
+    """
+    if until is not None and not 1 <= until <= recipe.steps:
+        raise GoldimaskError(
+            f"until: {until} must lie between 1 and the run's {recipe.steps} steps"
+        )
     threads = torch.get_num_threads()
     torch.set_num_threads(recipe.threads)
     try:
-        return _run(recipe, resume, advance, say)
+        return _run(recipe, resume, advance, say, until or recipe.steps)
     finally:
         torch.set_num_threads(threads)
 
 
 def _run(
-    recipe: Pretraining, resume: bool, advance: Advance, say: Callable[[str], None]
+    recipe: Pretraining, resume: bool, advance: Advance, say: Callable[[str], None], until: int
 ) -> dict[str, Any]:
     folder, watch = Path(recipe.output), recipe.watch
     backbone = new_backbone(recipe.model, recipe.seed)
@@ -99,7 +108,7 @@ def _run(
     keys = Keys(recipe.seed)
     meter = Meter()
     last: dict[str, Any] = {}
-    for step in range(first, recipe.steps):
+    for step in range(first, until):
         stage, inside = recipe.stage(step)
         if inside == 0:
             optimisers = make_optimisers(backbone.model, stage.optim)
@@ -115,7 +124,7 @@ def _run(
         meter.add(loss, norm, batch.ids.numel())
         done = step + 1
         advance(1, f"loss {loss:.3f}")
-        end = done == recipe.steps
+        end = done == until
         if done % watch.log_every == 0 or end:
             append(folder / "log.jsonl", {"step": done, "rate": round(share, 6), **meter.read()})
         if done % watch.every == 0 or end:

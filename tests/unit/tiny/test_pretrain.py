@@ -133,6 +133,17 @@ def _stop_after(count: int):
     return advance
 
 
+def test_until_stops_on_the_way_and_can_be_resumed(tmp_path):
+    pretrain(small(tmp_path / "whole"))
+    last = pretrain(small(tmp_path / "parts"), until=3)
+    assert last["step"] == 3
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")[:3]
+    pretrain(small(tmp_path / "parts"), resume=True)
+    assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
+    with pytest.raises(GoldimaskError, match="until: 9 must lie between 1 and the run's 8"):
+        pretrain(small(tmp_path / "more"), until=9)
+
+
 def test_resuming_something_else_is_refused(tmp_path):
     with pytest.raises(GoldimaskError, match="no checkpoint to resume from"):
         pretrain(small(tmp_path / "none"), resume=True)
@@ -160,10 +171,15 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "checkpoint").exists()
 
 
-def test_threads_are_restored(tmp_path):
+def test_threads_are_those_of_the_recipe_and_restored(tmp_path):
     before = torch.get_num_threads()
-    pretrain(small(tmp_path, ONE, threads=2))
-    assert torch.get_num_threads() == before
+    seen: list[int] = []
+    try:
+        torch.set_num_threads(2)
+        pretrain(small(tmp_path, ONE), advance=lambda n, note: seen.append(torch.get_num_threads()))
+        assert torch.get_num_threads() == 2 and set(seen) == {1}
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_the_log_measures_loss_and_accuracy(tmp_path):
