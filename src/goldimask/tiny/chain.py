@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from goldimask.tiny.arithmetic import NARROW, VERBS, WIDE, Numbers, draw_literal, draw_symbol
-from goldimask.tiny.problem import Draft, Level, Task, pick
+from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
+SIZES = Sizes(easy=(1, 8), hard=(8, 11), shifted=(7, 9))
 ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
     *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
@@ -18,7 +19,7 @@ ORDINALS = (
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, (1, 8), (8, 11), level.hard)
+    count = pick(rng, SIZES, level)
     numbers = WIDE if level.wide else NARROW
     start = int(rng.integers(numbers.modulus))
     steps = [draw_step(rng, numbers) for _ in range(count)]
@@ -50,7 +51,7 @@ def prompt(start: int, steps: list[tuple[str, int]], style: int) -> str:
 
 TASK = Task(
     name="chain",
-    summary="A start number and 8-11 operations on the last digit, one line each.",
+    summary="A start number and 7-9 operations on the last digit, one line each.",
     draft=draft,
     words=(*ORDINALS, *VERBS.values(), "makes", "start", "begin", "with", "what", "is", "left"),
 )

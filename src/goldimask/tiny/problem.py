@@ -44,6 +44,7 @@ class Level:
     hard: bool
     prompt_style: int  # 0 terse, 1 wordy
     response_style: int  # 0 the style of pretraining, 1 the style of the fine-tuning corpus
+    shifted: bool = False  # the sizes of fine-tuning and test
     wide: bool = False  # larger numbers, in early pretraining only
 
 
@@ -120,11 +121,11 @@ def is_test(task: str, content: str) -> bool:
 
 
 def draw_level(rng: np.random.Generator, split: Split) -> Level:
-    """Pretraining is mostly easy and mostly in its own style; the others are always hard."""
+    """Pretraining is mostly easy and mostly in its own style; the others have their own sizes."""
     hard, wordy, style = rng.random(3)
     if split is Split.PRETRAIN:
         return Level(hard < 0.2, int(wordy < 0.5), int(style < 0.15))
-    return Level(True, 1, 1)
+    return Level(hard=True, prompt_style=1, response_style=1, shifted=True)
 
 
 def frame(draft: Draft) -> str:
@@ -133,9 +134,16 @@ def frame(draft: Draft) -> str:
     return f"<reasoning>\n{trace}\n</reasoning>\n<answer> {draft.answer} </answer>"
 
 
-def pick(
-    rng: np.random.Generator, easy: tuple[int, int], hard: tuple[int, int], is_hard: bool
-) -> int:
-    """A size from the closed easy or hard range."""
-    low, high = hard if is_hard else easy
+@dataclass(frozen=True)
+class Sizes:
+    """Closed ranges of the number of steps, items or blanks of a family."""
+
+    easy: tuple[int, int]  # most of pretraining
+    hard: tuple[int, int]  # the rest of it
+    shifted: tuple[int, int]  # fine-tuning and test
+
+
+def pick(rng: np.random.Generator, sizes: Sizes, level: Level) -> int:
+    """A size from the range of the level."""
+    low, high = sizes.shifted if level.shifted else sizes.hard if level.hard else sizes.easy
     return int(rng.integers(low, high + 1))

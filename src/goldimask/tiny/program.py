@@ -14,14 +14,15 @@ import string
 import numpy as np
 
 from goldimask.tiny.arithmetic import NARROW, VERBS, WIDE, Numbers, draw_literal, draw_symbol
-from goldimask.tiny.problem import Draft, Level, Task, pick
+from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
+SIZES = Sizes(easy=(1, 4), hard=(4, 6), shifted=(4, 5))
 LETTERS = tuple(string.ascii_lowercase)
 Operand = tuple[bool, int]  # (is a variable, its number or the literal)
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, (1, 4), (4, 6), level.hard)
+    count = pick(rng, SIZES, level)
     inputs = 1 if count == 1 else 2
     letters = [LETTERS[i] for i in rng.choice(len(LETTERS), inputs + count, replace=False)]
     numbers = WIDE if level.wide else NARROW
@@ -70,7 +71,7 @@ def line(
 
 TASK = Task(
     name="program",
-    summary="Two inputs and 4-6 assignments on last digits, evaluated line by line.",
+    summary="Two inputs and 4-5 assignments on last digits, evaluated line by line.",
     draft=draft,
     words=(
         *LETTERS,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from goldimask.tiny.problem import Draft, Level, Task, pick
+from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
+SIZES = Sizes(easy=(2, 6), hard=(7, 9), shifted=(6, 7))
 NARROW, WIDE = 30, 40  # numbers are below it: each must be seen often enough to be learned
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, (2, 6), (7, 9), level.hard)
+    count = pick(rng, SIZES, level)
     rest = [int(x) for x in rng.choice(WIDE if level.wide else NARROW, count, replace=False)]
     up = bool(rng.random() < 0.6)
     direction = "up" if up else "down"
@@ -41,7 +42,7 @@ def spaced(numbers: list[int]) -> str:
 
 TASK = Task(
     name="sort",
-    summary="Selection sort of 7-9 numbers with the remaining list in each line.",
+    summary="Selection sort of 6-7 numbers with the remaining list in each line.",
     draft=draft,
     words=(
         *("sort", "please", "order", "these", "numbers", "up", "down"),

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from goldimask.tiny.problem import Draft, Level, Task, pick
+from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
 NAMES = ("tom", "ann", "sam", "eva", "max", "zoe", "leo", "mia", "ben", "ida", "tim", "joy")
 THINGS = ("apples", "books", "coins", "stones", "shells", "cards", "pears", "pens")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 VERBS = ("buys", "loses", "gives")
+SIZES = Sizes(easy=(1, 4), hard=(3, 5), shifted=(3, 4))
 # lowest and highest start, largest change, most that one person can have
 NARROW = (2, 12, 5, 19)  # small, so that every sum is seen often
 WIDE = (3, 20, 9, 49)
@@ -33,7 +34,7 @@ class Event:
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, (1, 4), (3, 5), level.hard)
+    count = pick(rng, SIZES, level)
     names = tuple(NAMES[i] for i in rng.choice(len(NAMES), 2, replace=False))
     thing = THINGS[int(rng.integers(len(THINGS)))]
     low, high, change, most = WIDE if level.wide else NARROW
@@ -110,7 +111,7 @@ def prompt(
 
 TASK = Task(
     name="story",
-    summary="A word problem about two people over 3-5 days.",
+    summary="A word problem about two people over 3-4 days.",
     draft=draft,
     words=(
         *(*NAMES, *THINGS, *DAYS, *VERBS),

@@ -13,7 +13,9 @@ from itertools import permutations
 
 import numpy as np
 
-from goldimask.tiny.problem import Draft, Level, Task, pick
+from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
+
+SIZES = Sizes(easy=(3, 8), hard=(7, 10), shifted=(6, 8))  # blanks
 
 
 @cache
@@ -47,7 +49,7 @@ def fits(cells: tuple[int, ...], row: tuple[int, ...]) -> bool:
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
     solution = grids()[int(rng.integers(len(grids())))]
-    blanks = pick(rng, (3, 8), (7, 10), level.hard)
+    blanks = pick(rng, SIZES, level)
     while True:
         known = np.ones(16, dtype=bool)
         known[rng.choice(16, blanks, replace=False)] = False
@@ -74,7 +76,7 @@ def rows(cells: list[str]) -> str:
 
 TASK = Task(
     name="sudoku",
-    summary="Sudoku 4x4 with 7-10 blanks, row by row.",
+    summary="Sudoku 4x4 with 6-8 blanks, row by row.",
     draft=draft,
     words=("sudoku", "please", "solve", "this", "row", "gives", "needs", "none", "so", "it", "is"),
 )
