@@ -34,7 +34,7 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 docs: $(VENV)/.dev
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) site dist build
