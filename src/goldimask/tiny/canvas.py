@@ -48,14 +48,14 @@ class Canvas:
     number: int
 
 
-def problem_number(recipe: Pretraining, number: int, wide: bool = False) -> Problem:
+def problem_number(recipe: Pretraining, number: int, stage: StageSection) -> Problem:
     """The `number`-th problem of the endless pretraining stream."""
     rng = Keys(recipe.seed).rng(number, Stream.ORDER)
-    names = list(recipe.mix) or TASKS.names()
-    shares = np.array([recipe.mix.get(name, 1.0) for name in names])
+    mix = stage.mix or recipe.mix or dict.fromkeys(TASKS.names(), 1.0)
+    shares = np.array(list(mix.values()))
     choice = int(np.searchsorted(np.cumsum(shares / shares.sum()), rng.random(), side="right"))
-    task = TASKS.get(names[min(choice, len(names) - 1)])
-    return task.problem(recipe.seed, number, Split.PRETRAIN, wide)
+    task = TASKS.get(list(mix)[min(choice, len(mix) - 1)])
+    return task.problem(recipe.seed, number, Split.PRETRAIN, stage.wide)
 
 
 def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> int:
@@ -72,7 +72,7 @@ def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> i
 def make_canvas(
     recipe: Pretraining, renderer: Renderer, number: int, stage: StageSection
 ) -> Canvas:
-    problem = problem_number(recipe, number, stage.wide)
+    problem = problem_number(recipe, number, stage)
     prompt = renderer.prompt_ids(problem.prompt)
     response = renderer.response_ids(problem.response)
     extra = trailing(stage.canvas, Keys(recipe.seed, 1).rng(number, Stream.ORDER), len(response))

@@ -200,13 +200,15 @@ def check_same(recipe: Pretraining, facts: dict[str, Any]) -> None:
     for stage in before["stages"]:
         begun += step > 0
         step -= stage["steps"]
-    for values in (before, now):
-        values["stages"] = values["stages"][:begun]
-    for key in sorted(set(now) - {"output", "watch"}):
-        if before.get(key) != now[key]:
+    for values in (before, now):  # one key per stage, so that a message names the stage
+        stages = values.pop("stages")[:begun]
+        values.update({f"stages[{i}]": stage for i, stage in enumerate(stages)})
+    for key in sorted({*before, *now} - {"output", "watch"}):
+        old, new = before.get(key), now.get(key)
+        if old != new:
             raise GoldimaskError(
-                f"{key}: the checkpoint was made with {before.get(key)!r}, the recipe says "
-                f"{now[key]!r}; use the recipe.yaml beside it, or begin a new run elsewhere"
+                f"{key}: the checkpoint was made with {old!r}, the recipe says {new!r}; use the "
+                "recipe.yaml beside it, or begin a new run elsewhere"
             )
 
 

@@ -63,6 +63,7 @@ class StageSection:
     """A part of the run with its own rates and canvas; it begins with fresh optimiser moments."""
 
     steps: int = 1000
+    mix: dict[str, float] = field(default_factory=dict)  # instead of the run's mix; empty: that
     wide: bool = False  # larger numbers (see `arithmetic.py`)
     frontier: float = 0.0  # share of masks as block decoding meets them (see `frontier.py`)
     reach: int = 32
@@ -153,12 +154,18 @@ def check(recipe: Pretraining, source: str) -> None:
         )
     if not 0.0 < recipe.noise_floor < 1.0:
         raise GoldimaskError(f"{source}: noise_floor: {recipe.noise_floor} must lie in (0, 1)")
+    check_mix(recipe.mix, f"{source}: mix")
+    for i, stage in enumerate(recipe.stages):
+        check_mix(stage.mix, f"{source}: stages[{i}].mix")
+
+
+def check_mix(mix: dict[str, float], where: str) -> None:
     names = TASKS.names()
-    for name, share in recipe.mix.items():
+    for name, share in mix.items():
         if name not in names:
-            raise GoldimaskError(f"{source}: mix.{name}: unknown task; {nearest(name, names)}")
+            raise GoldimaskError(f"{where}.{name}: unknown task; {nearest(name, names)}")
         if not share > 0:
-            raise GoldimaskError(f"{source}: mix.{name}: {share} must be positive")
+            raise GoldimaskError(f"{where}.{name}: {share} must be positive")
 
 
 def pretraining_dict(recipe: Pretraining) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_a_run_may_get_another_stage_before_it_is_reached(tmp_path):
     assert losses(tmp_path / "parts") == losses(tmp_path / "whole")
     for part in ("checkpoint/state.safetensors", "model/model.safetensors"):
         assert same_tensors(tmp_path / "parts" / part, tmp_path / "whole" / part)
-    with pytest.raises(GoldimaskError, match="stages: the checkpoint was made with"):
+    with pytest.raises(GoldimaskError, match=r"stages\[1\]: the checkpoint was made with"):
         pretrain(small(tmp_path / "parts", (*TWO[:1], StageSection(6))), resume=True)
 
 
@@ -233,14 +233,16 @@ def test_batches_have_no_padding_and_cover_the_stream_once(backbone, tmp_path):
 def test_pretraining_never_sees_a_test_problem(tmp_path):
     recipe = small(tmp_path)
     for number in range(300):
-        problem = problem_number(recipe, number)
+        problem = problem_number(recipe, number, recipe.stages[0])
         assert not is_test(problem.task, problem.key)
 
 
 def test_the_mix_is_obeyed(tmp_path):
     recipe = small(tmp_path, mix={"chain": 3.0, "sort": 1.0})
-    tasks = [problem_number(recipe, i).task for i in range(200)]
+    tasks = [problem_number(recipe, i, recipe.stages[0]).task for i in range(200)]
     assert set(tasks) == {"chain", "sort"} and 120 <= tasks.count("chain") <= 180
+    other = StageSection(4, mix={"story": 1.0})
+    assert {problem_number(recipe, i, other).task for i in range(20)} == {"story"}
 
 
 def test_trailing_end_tokens():
@@ -270,6 +272,10 @@ def test_trailing_end_tokens():
         (["noise_floor=0"], "noise_floor: 0.0 must lie in"),
         (["mix.chian=1"], "mix.chian: unknown task; did you mean 'chain'"),
         (["mix.chain=0"], "mix.chain: 0.0 must be positive"),
+        (
+            ["stages=[{steps: 4, mix: {sotr: 1}}]"],
+            "stages[0].mix.sotr: unknown task; did you mean 'sort'",
+        ),
     ],
 )
 def test_recipes_are_strict(words, message):
