@@ -83,12 +83,13 @@ def naive_problem(attention: np.ndarray, priority: np.ndarray) -> oracle.Problem
     """Marginals as one would write them in torch: float32, all candidates, every step."""
     at = torch.from_numpy(np.ascontiguousarray(attention.T))
     lam = torch.from_numpy(priority.astype(np.float32))
+    work = torch.empty_like(at)  # as fast as it gets: no allocation in a sweep
 
     def delta(reveal: np.ndarray) -> np.ndarray:
         r = torch.from_numpy(reveal)
         total = r.float() @ at + PHI.s0
         rest = lam.masked_fill(r, 0.0)
-        gain = (at / (total + at)) @ (rest * PHI.s0 / total)
+        gain = torch.div(at, torch.add(at, total, out=work), out=work) @ (rest * PHI.s0 / total)
         return (gain - rest * (1 - PHI.s0 / total)).masked_fill_(r, -torch.inf).double().numpy()
 
     exact = oracle.problem(attention, priority, PHI)

@@ -9,6 +9,7 @@ budget, or that stopped, go through the motions without effect. Same sets, ties 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ from goldimask.select.draws import M1, M2, C, step_words
 
 ASK_EVERY = 8  # sweeps of local search between two questions to the device
 MASK32 = 0xFFFFFFFF
+PART = 2**23  # entries of a temporary
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Batched:
         """S of every target. [B, N]"""
         return torch.bmm(reveal.double()[:, None], self.at.double()).squeeze(1)
 
+    def parts(self) -> Iterator[Tensor]:
+        """`at` in float64, some candidates at a time, so that no temporary is large."""
+        size = max(1, PART // (self.at.shape[0] * self.at.shape[2]))
+        return (a.double() for a in self.at.split(size, 1))
+
     def rest(self, reveal: Tensor) -> Tensor:
         return torch.where(reveal, 0.0, self.lam)
 
@@ -51,17 +58,16 @@ class Batched:
         if self.support.kind == "linear":
             gain = torch.bmm(self.at.double(), rest[:, :, None]).squeeze(2)
         else:  # one division per entry and no difference of nearly equal numbers
-            weight = (rest * self.support.s0 / (s + self.support.s0))[:, None]
-            at = self.at.double()
-            gain = (weight * at / ((s + self.support.s0)[:, None] + at)).sum(2)
+            total = (s + self.support.s0)[:, None]
+            weight = (rest * self.support.s0)[:, None] / total
+            gain = torch.cat([(weight * a / (total + a)).sum(2) for a in self.parts()], 1)
         return (gain - rest * self.support(s)).masked_fill(reveal | ~self.active, -torch.inf)
 
     def removal(self, reveal: Tensor, support: Tensor) -> Tensor:
         """F(R - u) - F(R) for the members of R, -inf elsewhere. [B, N]"""
-        rest = self.rest(reveal)[:, None]
-        at = self.at.double()
-        less = (support[:, None] - at).clamp_min(0.0)
-        lost = (rest * (self.support(support)[:, None] - self.support(less))).sum(2)
+        rest, full = self.rest(reveal)[:, None], self.support(support)[:, None]
+        less = ((support[:, None] - a).clamp_min(0.0) for a in self.parts())
+        lost = torch.cat([(rest * (full - self.support(s))).sum(2) for s in less], 1)
         return (self.lam * self.support(support) - lost).masked_fill(~reveal, -torch.inf)
 
     def value(self, reveal: Tensor) -> Tensor:

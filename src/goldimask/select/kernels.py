@@ -55,7 +55,11 @@ def kernel(function: Any = None, *, strict: bool = False) -> Any:
     """
     if function is None:
         return partial(kernel, strict=strict)
-    compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath=not strict)(function)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": not strict}
+    try:
+        compiled = njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder can be written, not even the user's: compile in every process
+        return njit(**options)(function)
     index = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
     if hasattr(index, "_source_stamp"):
         index._source_stamp = STAMP  # pyright: ignore[reportOptionalMemberAccess]

@@ -19,6 +19,7 @@ from goldimask.select.kernels import GONE, any_live, delta64, gain32, kernel, re
 
 BLOCK = 32  # bounds scanned at a time; divides every padded length
 TINY_SCALE = 1e-6
+DONE = np.float32(-2e20)  # evaluated in this pick
 LEAST, FLIP = np.int32(-0x80000000), np.int32(0x7FFFFFFF)
 
 
@@ -86,20 +87,25 @@ def pick(s, scale, tie, eta):
     one_less, one_more = np.float32(1 - eta), np.float32(1 + eta)
     slack = np.float32(tie)
     first = bound_all(s, scale, eta)
+    top = np.float32(-1e20)
+    for j in range(BLOCK):
+        top = max(top, s.upper[first * BLOCK + j])
     floor = np.float32(-1e20)  # far above GONE * scale
     floor_bits = ordered_bits(s, floor)
     count, evaluations = 0, 0
-    for turn in range(s.tops.shape[0] + 1):
-        tile = turn - 1 if turn > 0 else first  # the largest bound first: it gives a high floor
-        if s.tops[tile] < floor_bits or (turn > 0 and tile == first):
+    for turn in range(-2, s.tops.shape[0]):
+        # the candidate with the largest bound comes first, then its tile: they give a high floor
+        tile = first if turn < 0 else turn
+        if s.tops[tile] < floor_bits or turn == first:
             continue
         for j in range(BLOCK):
             x = tile * BLOCK + j
-            if s.upper[x] < floor:
+            if s.upper[x] < floor or (turn == -2 and s.upper[x] < top):
                 continue
             gain = gain32(s, x)
             evaluations += 1
             s.bound[x] = gain * one_more / scale
+            s.upper[x] = DONE
             high = gain * one_more - s.cost[x] * one_less
             if high >= floor:
                 s.index[count] = x

@@ -129,3 +129,16 @@ def test_bench_command():
     assert {"rows", "ratios"} <= set(json.loads(result.stdout))
     wrong = CliRunner().invoke(app, ["bench", "select", "--sizes", "x"])
     assert wrong.exit_code != 0 and "--sizes" in str(wrong.exception)
+
+
+def test_the_batched_engine_may_cut_its_temporaries(monkeypatch):
+    from goldimask.select import select_reveal
+
+    attention, priority = instance("real", 30, heads=1)
+    for part in (1, 700):
+        monkeypatch.setattr("goldimask.select.batched.PART", part)
+        for selector in ("greedy", "practical"):
+            rng = [np.random.default_rng(0) for _ in range(2)]
+            cut = select_reveal(attention, priority, 11, selector, rng=rng[0], engine="torch")
+            whole = select_reveal(attention, priority, 11, selector, rng=rng[1], engine="numba")
+            assert cut.order.tolist() == whole.order.tolist()
