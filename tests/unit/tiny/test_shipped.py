@@ -58,9 +58,14 @@ def test_it_knows_the_form_and_stops(backbone, decoded):
         assert set(d.tokens[end + 1 :]) <= {backbone.pad_id}
 
 
-def test_it_is_better_than_chance_and_far_from_perfect(decoded):
-    correct = [TASKS.get(p.task).check(p, TASKS.get(p.task).extract(d.text)) for p, d in decoded]
-    assert 0.05 < sum(correct) / len(correct) < 0.95  # guessing gives about 0.03
+def test_it_solves_some_problems_and_not_all(decoded):
+    """Guessing solves 5 % of these, and no Sudoku."""
+    right = [
+        (p.task, TASKS.get(p.task).check(p, TASKS.get(p.task).extract(d.text))) for p, d in decoded
+    ]
+    assert 0.1 < sum(ok for _, ok in right) / len(right) < 0.9
+    sudokus = [ok for task, ok in right if task == "sudoku"]
+    assert sum(sudokus) >= len(sudokus) / 4
 
 
 def test_it_knows_more_than_an_untrained_model(backbone):
