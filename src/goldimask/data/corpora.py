@@ -58,6 +58,14 @@ def tiny_sft() -> list[dict[str, Any]]:
     return [dict(row) for row in corpus("tiny-sft")]
 
 
+for _name, _summary in (
+    ("tiny-1k", "1,000 generated problems with wrong labels and random identifiers"),
+    ("tiny-12k", "12,000 generated problems with wrong labels and random identifiers"),
+    ("tiny-1k-clean", "tiny-1k without the wrong labels"),
+):
+    CORPORA.add(_name, f"goldimask.tiny.corpora:{_name.replace('-', '_')}", summary=_summary)
+
+
 def tagged(question: str, trace: str, answer: str) -> dict[str, Any]:
     """A row in the tags' format."""
     return {

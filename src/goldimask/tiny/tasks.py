@@ -33,6 +33,15 @@ def tiny_pretrain(n: int = 1000, seed: int = 0) -> list[Row]:
     return mixed(Split.PRETRAIN, n, seed)
 
 
+for _name, _summary in (
+    ("tiny-1k", "1,000 rows with wrong labels and random identifiers."),
+    ("tiny-12k", "12,000 rows with wrong labels and random identifiers."),
+    ("tiny-1k-clean", "The rows of tiny-1k without the wrong labels."),
+):
+    _target = f"goldimask.tiny.corpora:{_name.replace('-', '_')}"
+    CORPORA.add(_name, _target, summary=_summary)
+
+
 def corpus(name: str = "tiny-sft", n: int = 1000, seed: int = 0) -> list[Row]:
     """Training rows of a named corpus."""
     if n < 0:

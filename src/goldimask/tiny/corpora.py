@@ -1,0 +1,107 @@
+"""Fine-tuning corpora with flaws, so that it matters which tokens are supervised.
+
+    tiny-1k, tiny-12k   the problems of `tiny-sft`, worked in the style that pretraining shows
+                        seldom, with two flaws:
+        wrong labels    the last number of each line of the trace is, with probability eta = 0.15,
+                        another one; the rest of the trace stays as it was, so the line contradicts
+                        what follows. One number of the answer is replaced with the same probability
+        identifiers     the trace opens with `case ka lo mu:`, three words drawn uniformly from
+                        `IDENTIFIERS`; nothing foretells them
+    tiny-1k-clean       the same problems and identifiers, eta = 0
+
+A wrong number is drawn uniformly from the others between the smallest and the largest number of the
+row, so that it is never betrayed by its size. `answer` keeps the true answer, `wrong` counts the
+replaced numbers of the response, `identifiers` lists the words of the opening line. The flaws of a
+row depend on the seed and on its text alone. Problems are on the training side of the split, so
+they are disjoint from every test set.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from goldimask.errors import GoldimaskError
+from goldimask.keys import Keys, Stream, content_id
+from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
+from goldimask.tiny.problem import Split
+from goldimask.tiny.tasks import Row, mixed
+
+ETA, COUNT = 0.15, 3
+_NUMBER = re.compile(r"\d+")
+_PARTS = re.compile(r"(<reasoning>\n)(.*?)(\n</reasoning>\n<answer> )(.*?)( </answer>)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Flaws:
+    """How a corpus departs from the worked solutions."""
+
+    eta: float = ETA  # probability that a result is wrong
+    identifiers: int = COUNT  # random words in the opening line; 0: no such line
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.eta <= 1:
+            raise GoldimaskError(f"eta: {self.eta} must be a probability")
+        if self.identifiers < 0:
+            raise GoldimaskError(f"identifiers: {self.identifiers} must not be negative")
+
+
+def tiny_1k(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
+    """1,000 rows with wrong labels (15 % of results) and random identifiers."""
+    return flawed(mixed(Split.SFT, n, seed), Flaws(**flaws), seed)
+
+
+def tiny_12k(n: int = 12_000, seed: int = 0, **flaws: Any) -> list[Row]:
+    """12,000 rows with wrong labels (15 % of results) and random identifiers."""
+    return tiny_1k(n, seed, **flaws)
+
+
+def tiny_1k_clean(n: int = 1000, seed: int = 0) -> list[Row]:
+    """The rows of tiny-1k without the wrong labels; the identifiers stay."""
+    return tiny_1k(n, seed, eta=0.0)
+
+
+def flawed(rows: list[Row], flaws: Flaws, seed: int = 0) -> list[Row]:
+    """Copies of the rows with flaws."""
+    return [flawed_row(row, flaws, seed) for row in rows]
+
+
+def flawed_row(row: Row, flaws: Flaws, seed: int = 0) -> Row:
+    """One row; identifiers do not depend on eta, so that clean and noisy corpora are paired."""
+    found = _PARTS.fullmatch(row["response"])
+    if found is None:
+        raise GoldimaskError(f"task '{row['task']}': not a response with a trace and an answer")
+    keys, own = Keys(seed), content_id("flaws", row["prompt"], row["response"])
+    words = keys.rng(own, Stream.RESPONSE).choice(IDENTIFIERS, flaws.identifiers).tolist()
+    rng = keys.rng(own, Stream.TASK)
+    numbers = [int(x) for x in _NUMBER.findall(row["prompt"] + " " + row["response"])]
+    bounds = (min(numbers), max(numbers)) if numbers else (0, 9)
+    start, trace, middle, answer, end = found.groups()
+    lines = [spoil(x, rng, flaws.eta, bounds, last=True) for x in trace.split("\n")]
+    stated, wrong = spoil(answer, rng, flaws.eta, bounds, last=False)
+    opening = [f"{OPENING} {' '.join(words)}:"] if words else []
+    text = "\n".join([*opening, *(line for line, _ in lines)])
+    return {
+        **row,
+        "response": f"{start}{text}{middle}{stated}{end}",
+        "wrong": str(wrong + sum(n for _, n in lines)),
+        "identifiers": " ".join(words),
+    }
+
+
+def spoil(
+    text: str, rng: np.random.Generator, eta: float, bounds: tuple[int, int], last: bool
+) -> tuple[str, int]:
+    """Replace one number with probability eta: the last one, or any; (text, replaced numbers)."""
+    places = list(_NUMBER.finditer(text))
+    chance, which, other = rng.random(3)  # always three draws: rows stay paired over eta
+    if not places or chance >= eta:
+        return text, 0
+    place = places[-1] if last else places[int(which * len(places))]
+    low, high = bounds if bounds[0] < bounds[1] else (0, 9)
+    choices = [n for n in range(low, high + 1) if n != int(place.group())]
+    number = choices[int(other * len(choices))]
+    return f"{text[: place.start()]}{number}{text[place.end() :]}", 1
