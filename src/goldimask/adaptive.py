@@ -36,15 +36,15 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.memory import Memory
 from goldimask.noise import draw
-from goldimask.objective import Priority, priority_curve
+from goldimask.objective import Priority
 from goldimask.select.base import SELECTORS, Select
 from goldimask.types import Batch, Corruption, Reveal, Signal, Signals, Weights
 from goldimask.weighting import (
     WEIGHERS,
     KeptScale,
     Weigh,
-    check_cap,
     loss_scale,
+    read_curve,
     utility,
     water_fill,
 )
@@ -143,5 +143,4 @@ def recall_weigh(
     kept_scale: KeptScale = "paper",
 ) -> Weigh:
     """Water-filling on gains over remembered log-probabilities (goldimask-a)."""
-    check_cap(cap)
-    return RecallWeigh(priority_curve(priority, "method.weigh.priority"), cap, kept_scale)
+    return RecallWeigh(read_curve(priority, cap), cap, kept_scale)

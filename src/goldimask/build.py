@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from goldimask.config import MethodSection
+from goldimask.backbones import Backbone, load_backbone
+from goldimask.config import BackboneSection, MethodSection
 from goldimask.methods import Method, method
 
 
@@ -21,4 +22,17 @@ def build_method(section: MethodSection) -> Method:
         select=section.select,
         weigh=section.weigh,
         **{k: v for k, v in options.items() if v is not None},
+    )
+
+
+def build_backbone(section: BackboneSection, device: str | None = None) -> Backbone:
+    """The backbone of a recipe."""
+    return load_backbone(
+        section.path or section.name,
+        dtype=None if section.dtype == "auto" else section.dtype,
+        device=device,
+        attn=section.attn,
+        quant=section.quant,
+        kernel=section.kernel,
+        attention_rows=section.attention_rows,
     )

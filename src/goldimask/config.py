@@ -34,6 +34,10 @@ class BackboneSection:
     )
     attn: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     quant: Literal["nf4"] | None = None
+    kernel: Literal["torch", "liger"] = "torch"  # scoring; liger: fused, with the extra `liger`
+    attention_rows: Literal["token", "predictor"] = (
+        "token"  # predictor: Dream's row before the token (D10); the same for LLaDA
+    )
     __pydantic_config__ = _STRICT
 
 

@@ -32,6 +32,20 @@ class Preset:
 
 PRESETS: Registry[Preset] = Registry("method")
 
+MAIN = (  # the paper's tables and appendix, and goldimask-a; every other row is an ablation
+    "vanilla",
+    "cart",
+    "gift",
+    "lift-2",
+    "lift-3",
+    "agdo",
+    "goldimask-d",
+    "goldimask-r",
+    "goldimask-t",
+    "goldimask-p",
+    "goldimask-a",
+)
+
 UNIFORM: Section = {"kind": "uniform"}
 OVERMASK: Section = {"kind": "overmask"}
 CURVE = "p(1-p)^3"

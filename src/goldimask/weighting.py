@@ -175,10 +175,11 @@ def normalised(u: Tensor, active: Tensor) -> Tensor:
     return torch.where(total > 0, w, active.double())
 
 
-def check_cap(cap: float) -> None:
-    """A cap at or below the mean weight leaves no freedom."""
+def read_curve(priority: str | list[float], cap: float = float("inf")) -> Priority:
+    """The priority of a weigher; refuses a cap that leaves no freedom above the mean weight."""
     if not cap > 1:
         raise GoldimaskError(f"method.weigh.cap: {cap} must be greater than 1, the mean weight")
+    return priority_curve(priority, "method.weigh.priority")
 
 
 @WEIGHERS.register("uniform")
@@ -194,16 +195,13 @@ def waterfill(
     kept_scale: KeptScale = "paper",
 ) -> Weigh:
     """Measured utility, water-filled to mean one under a cap (GoldiMask)."""
-    check_cap(cap)
-    curve = priority_curve(priority, "method.weigh.priority")
-    return WaterFill(curve, cap, "waterfill", kept_scale)
+    return WaterFill(read_curve(priority, cap), cap, "waterfill", kept_scale)
 
 
 @WEIGHERS.register("uncapped")
 def uncapped(priority: str | list[float] = "p(1-p)^3", kept_scale: KeptScale = "paper") -> Weigh:
     """Measured utility normalised to mean one, without a cap (ablation)."""
-    curve = priority_curve(priority, "method.weigh.priority")
-    return WaterFill(curve, float("inf"), "uncapped", kept_scale)
+    return WaterFill(read_curve(priority), float("inf"), "uncapped", kept_scale)
 
 
 @WEIGHERS.register("normalize-then-clip")
@@ -213,6 +211,4 @@ def normalize_then_clip(
     kept_scale: KeptScale = "paper",
 ) -> Weigh:
     """Measured utility normalised to mean one, then clipped: clipped mass is lost (ablation)."""
-    check_cap(cap)
-    curve = priority_curve(priority, "method.weigh.priority")
-    return WaterFill(curve, cap, "normalize-then-clip", kept_scale)
+    return WaterFill(read_curve(priority, cap), cap, "normalize-then-clip", kept_scale)

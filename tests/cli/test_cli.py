@@ -139,7 +139,8 @@ def test_non_finite_loss_exits_with_its_own_code(tmp_path: Path, small_model: Pa
     words += ["trainer.save_steps=4", "trainer.eval_steps=4", "method.preset=vanilla"]
     code, _, err = in_process(words, tmp_path)
     assert code == 3 and "non-finite loss" in err and "Traceback" not in err
-    assert not [p for p in tmp_path.iterdir() if p.name.startswith("run")]
+    left = [p.name for p in tmp_path.iterdir() if p.name.startswith("run")]
+    assert left == ["run.non_finite.json"] and left[0] in err
 
 
 def test_dry_run_prints_the_resolved_recipe(tmp_path: Path, small_model: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_failing_process_ends_the_job_with_its_message(
             [sys.executable, "-m", "goldimask", *words, *extra],
             capture_output=True,
             text=True,
-            env={**ENV, "PYTHONPATH": str(HERE), **env},
+            env={**ENV, "PYTHONPATH": str(HERE), "GOLDIMASK_GRACE": "5", **env},
             timeout=1500,
         )
 

@@ -127,9 +127,42 @@ def test_best_checkpoint_is_what_is_saved(small_model: Path, tmp_path: Path) -> 
 
 def test_non_finite_loss_stops_and_leaves_no_run(small_model: Path, tmp_path: Path) -> None:
     made = recipe(small_model, tmp_path / "x", "vanilla", trainer={"learning_rate": 1e30})
-    with pytest.raises(RunFailed, match="non-finite loss at step"):
+    with pytest.raises(RunFailed, match="non-finite loss at step") as failure:
         run(made)
     assert not (tmp_path / "x").exists() and not (tmp_path / "x.partial").exists()
+    kept = tmp_path / "x.non_finite.json"
+    assert str(kept) in str(failure.value)
+    found = json.loads(kept.read_text())
+    assert set(found["bad"]) <= set(found["batch"]) and len(found["batch"]) == 8
+    assert found["bad"] and found["seed"] == made.seed and found["step"] >= 1
+
+
+def test_kernels_are_compiled_before_the_first_step(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goldimask.select import lazy
+    from goldimask.step import MaskedStep
+    from goldimask.train import trainer
+
+    known: list[list[int]] = []
+    kernels = (lazy.run_greedy, lazy.sweep, lazy.follow)
+
+    def signatures() -> None:
+        known.append([len(k.signatures) for k in kernels])
+
+    class Watched(MaskedStep):
+        def __call__(self, *args, **kwargs):
+            signatures()
+            return super().__call__(*args, **kwargs)
+
+    warmed = []
+    real = trainer.warm_up
+    monkeypatch.setattr(trainer, "warm_up", lambda *a: warmed.append(len(known)) or real(*a))
+    monkeypatch.setattr("goldimask.train.run.MaskedStep", Watched)
+    run(recipe(small_model, tmp_path / "x", "goldimask-d"))
+    signatures()
+    assert warmed == [0]  # once, before any step
+    assert len(known) > 2 and known[0] == known[-1] and min(known[0][:2]) > 0
 
 
 def test_all_loops_give_the_same_losses(small_model: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,10 +19,11 @@ from goldimask.backbones.base import BACKBONES, Backbone, Family
 from goldimask.backbones.checkpoint import check_tensors, complain, read_config
 from goldimask.backbones.hub import download
 from goldimask.backbones.liger import verify_liger
-from goldimask.backbones.scoring import Kernel
+from goldimask.backbones.scoring import AttentionRows, Kernel
 from goldimask.errors import GoldimaskError, nearest
 
 KERNELS = ("torch", "liger")
+ROWS = ("token", "predictor")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -32,17 +34,22 @@ def load_backbone(
     attn: str = "sdpa",
     quant: Literal["nf4"] | None = None,
     kernel: Kernel = "torch",
+    attention_rows: AttentionRows = "token",
 ) -> Backbone:
     """Load `tiny`, another registered name, a local folder or a Hub id.
 
     `dtype` defaults to bfloat16 on an accelerator and float32 on the CPU; `device` to the
     accelerator if there is one. `attn` is sdpa, eager or flash_attention_2. `quant="nf4"` needs
-    bitsandbytes, `kernel="liger"` (fused scoring) liger-kernel.
+    bitsandbytes, `kernel="liger"` (fused scoring) liger-kernel. `attention_rows="predictor"` takes
+    a candidate's attention from the row that predicts it; only Dream's differs.
     """
     if attn not in IMPLEMENTATIONS:
         raise GoldimaskError(f"backbone.attn: unknown '{attn}'; {nearest(attn, IMPLEMENTATIONS)}")
     if kernel not in KERNELS:
         raise GoldimaskError(f"backbone.kernel: unknown '{kernel}'; {nearest(kernel, KERNELS)}")
+    if attention_rows not in ROWS:
+        hint = nearest(attention_rows, ROWS)
+        raise GoldimaskError(f"backbone.attention_rows: unknown '{attention_rows}'; {hint}")
     place = torch.device(device or default_device())
     folder, name = find_folder(name_or_path)
     config, family = read_config(folder)
@@ -51,8 +58,8 @@ def load_backbone(
     backbone = assemble(model, load_tokenizer(folder, family), name, str(folder))
     if kernel == "liger":
         verify_liger(place)
-        backbone = replace(backbone, scorer=replace(backbone.scorer, kernel=kernel))
-    return backbone
+    scorer = replace(backbone.scorer, kernel=kernel, attention_rows=attention_rows)
+    return replace(backbone, scorer=scorer)
 
 
 def find_folder(name_or_path: str | Path, weights: bool = True) -> tuple[Path, str]:
@@ -115,8 +122,11 @@ def load_model(
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
     """Stock tokenizer classes only; the mask token is declared where the checkpoint does not."""
-    kind = Qwen2Tokenizer if family == "dream" else PreTrainedTokenizerFast
+    path = folder / "tokenizer_config.json"
     try:
+        declared = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        plain = family == "llada" or declared.get("tokenizer_class") == "PreTrainedTokenizerFast"
+        kind = PreTrainedTokenizerFast if plain else Qwen2Tokenizer
         with quiet():
             return kind.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # the library raises many kinds here

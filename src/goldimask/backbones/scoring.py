@@ -31,6 +31,7 @@ from goldimask.types import Batch, Signal, Signals
 
 BUDGET_MB = 256.0
 Kernel = Literal["torch", "liger"]
+AttentionRows = Literal["token", "predictor"]
 NO_GENERATE = "generate: a diffusion model is decoded with goldimask.decode, not left to right"
 
 
@@ -211,7 +212,7 @@ class TokenScorer:
     mask_id: int
     shift: bool
     layers: int
-    attention_rows: Literal["token", "predictor"] = "token"  # D10; differ only when shifted
+    attention_rows: AttentionRows = "token"  # D10; differ only when shifted
     budget_mb: float = BUDGET_MB
     kernel: Kernel = "torch"
 

@@ -28,22 +28,11 @@ from goldimask.keys import Keys
 from goldimask.methods import PRESETS, Method, method
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.noise import overmask
+from goldimask.presets import MAIN
 from goldimask.step import MaskedStep, module_mode
+from goldimask.train.warmth import warm_up
 from goldimask.types import Batch, Signal
 
-MAIN = (
-    "vanilla",
-    "cart",
-    "gift",
-    "lift-2",
-    "lift-3",
-    "agdo",
-    "goldimask-d",
-    "goldimask-r",
-    "goldimask-t",
-    "goldimask-p",
-    "goldimask-a",
-)
 LOGP = frozenset({Signal.LOGP})
 PROBES = {"forward": LOGP, "forward+attention": LOGP | {Signal.ATTENTION}}
 PROBES["forward+received"] = PROBES["forward+attention"] | {Signal.RECEIVED}
@@ -84,6 +73,8 @@ def bench_step(
     names = list(dict.fromkeys(("vanilla", *methods)))
     built = {name: method(name, attention_layer=attention_layer) for name in names}
     data = corpus_batches(backbone, corpus, batch_size, batches)
+    for one in built.values():
+        warm_up(one, backbone.model.device)
     with one_thread():
         best = run_rounds(backbone, built, data, rounds, advance)
     tokens = sum(int(b.valid.sum()) for b in data) / len(data)

@@ -29,9 +29,8 @@ def bench_step(
     The limit is what the extra forward passes alone would cost; shares are of the method's step.
     """
     from goldimask.backbones import load_backbone
-    from goldimask.bench.step import MAIN
     from goldimask.bench.step import bench_step as run
-    from goldimask.methods import PRESETS
+    from goldimask.presets import MAIN, PRESETS
 
     if quick:
         methods, rounds, batches = ("main" if methods == "all" else methods), min(rounds, 4), 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from goldimask.build import build_method
+from goldimask.build import build_backbone, build_method
 from goldimask.config import MethodSection, Recipe, load_recipe
 from goldimask.data.batches import make_batch
 from goldimask.data.examples import load_examples, split
@@ -92,13 +92,11 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
         from goldimask.runs import load_run
 
         backbone = load_run(run)
+        scorer = replace(backbone.scorer, attention_rows=recipe.backbone.attention_rows)
+        backbone = replace(backbone, scorer=scorer)
         recipe = replace(recipe, method=settled_layer(recipe.method, run))
     else:
-        from goldimask.backbones import load_backbone
-
-        s = recipe.backbone
-        dtype = None if s.dtype == "auto" else s.dtype
-        backbone = load_backbone(s.path or s.name, dtype=dtype, attn=s.attn, quant=s.quant)
+        backbone = build_backbone(recipe.backbone)
     if recipe.method.attention_layer == "probe":
         raise GoldimaskError(
             f"{source}: method.attention_layer: 'probe' is settled by training; inspect a finished "

@@ -1,7 +1,7 @@
 """The folder of a run, from its first step to its name.
 
 A run works in `runs/x.partial` and takes its name when it is complete. One that fails before its
-first checkpoint leaves nothing behind; one that fails later keeps its checkpoints for `--resume`.
+first checkpoint leaves no folder behind; one that fails later keeps its checkpoints for `--resume`.
 Rank 0 does all of this, the others wait for its verdict.
 
 `start.json` holds what must not change under a run that is resumed but is not in the recipe: the
@@ -37,6 +37,12 @@ class Folders:
     @property
     def partial(self) -> Path:
         return self.output.with_name(self.output.name + ".partial")
+
+
+def non_finite_file(partial: Path, process: int = 0) -> Path:
+    """Where the examples of a non-finite loss are kept: beside the run, which may leave nothing."""
+    several = f"-{process}" if process else ""
+    return partial.with_name(f"{partial.name.removesuffix('.partial')}.non_finite{several}.json")
 
 
 def check_folders(

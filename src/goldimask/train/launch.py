@@ -24,7 +24,8 @@ from goldimask.files import write_json
 
 Launch = Literal["ddp", "fsdp2"]
 REPORTS = "GOLDIMASK_REPORTS"  # folder in which processes leave the reason of their end
-GRACE = 120  # seconds that a process has to save a checkpoint after a signal
+GRACE = "GOLDIMASK_GRACE"  # seconds that a process has to save a checkpoint after a signal
+GRACE_SECONDS = 30
 
 
 def launch(words: Sequence[str], processes: int, kind: Launch = "ddp") -> None:
@@ -65,7 +66,7 @@ def run_elastic(words: Sequence[str], processes: int, env: dict[str, str], folde
         rdzv_backend="c10d",
         rdzv_endpoint="localhost:0",
         max_restarts=0,
-        shutdown_timeout=GRACE,
+        shutdown_timeout=grace_seconds(),
         logs_specs=DefaultLogsSpecs(log_dir=folder),
     )
     os.environ.update({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **env})
@@ -80,6 +81,14 @@ def run_elastic(words: Sequence[str], processes: int, env: dict[str, str], folde
             raise RunFailed(
                 f"process {number} ended with code {failure.exitcode} without a message"
             ) from error
+
+
+def grace_seconds() -> int:
+    """How long processes may take to save and end after a signal or the failure of one."""
+    text = os.environ.get(GRACE, str(GRACE_SECONDS))
+    if not text.isdecimal() or int(text) < 1:
+        raise GoldimaskError(f"{GRACE}: '{text}' must be a whole number of seconds, at least 1")
+    return int(text)
 
 
 def check_devices(processes: int) -> None:

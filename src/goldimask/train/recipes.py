@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from goldimask.files import write_text
-from goldimask.presets import PRESETS
+from goldimask.presets import MAIN, PRESETS
 
 BACKBONES = {
     "llada8b": ("llada-8b-instruct", "LLaDA-8B-Instruct"),
@@ -23,19 +23,6 @@ BACKBONES = {
     "dream7b": ("dream-7b-instruct", "Dream-v0-Instruct-7B"),
 }
 CORPORA = {"s1k": "s1K", "lift-sft-12k": "LIFT-SFT-12K", "kodcode": "KodCode-Light-RL-10K"}
-MAIN = (
-    "vanilla",
-    "cart",
-    "gift",
-    "lift-2",
-    "lift-3",
-    "agdo",
-    "goldimask-d",
-    "goldimask-r",
-    "goldimask-t",
-    "goldimask-p",
-    "goldimask-a",
-)
 OWN = {"goldimask-a": "not in the paper", "goldimask-t": "appendix", "goldimask-p": "appendix"}
 
 TEMPLATE = """\

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from goldimask.backbones import Backbone, load_backbone, save_backbone
-from goldimask.build import build_method
+from goldimask.backbones import Backbone, save_backbone
+from goldimask.build import build_backbone, build_method
 from goldimask.config import Recipe, recipe_dict
 from goldimask.data.examples import DataReport, data_hash, load_examples, split
 from goldimask.errors import GoldimaskError
@@ -40,7 +40,6 @@ from goldimask.train.folders import (
 )
 from goldimask.train.layers import resolve_layer
 from goldimask.train.manifest import manifest
-from goldimask.train.scoring import Tolerant
 from goldimask.train.sharding import gather_parameters
 from goldimask.train.stopping import StopOnSignal, Stopped
 from goldimask.train.tracking import tracker_callbacks, tracker_names
@@ -66,14 +65,7 @@ def prepare(recipe: Recipe) -> Prepared:
     """Build the objects of a recipe; every mistake in it surfaces here."""
     method = build_method(recipe.method)
     tracker_names(check_trainer(recipe.trainer).get("report_to"))
-    section = recipe.backbone
-    backbone = load_backbone(
-        section.path or section.name,
-        dtype=None if section.dtype == "auto" else section.dtype,
-        device=own_device(),
-        attn=section.attn,
-        quant=section.quant,
-    )
+    backbone = build_backbone(recipe.backbone, own_device())
     examples, report = load_examples(recipe.data, backbone, seed=recipe.seed)
     train, validation = split(examples, recipe.data.validation, recipe.seed)
     if recipe.lora is not None:
@@ -193,7 +185,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     trainer = GoldiTrainer(
         model=ready.backbone.model,
         args=args,
-        step=MaskedStep(ready.method, Tolerant(ready.backbone.scorer)),
+        step=MaskedStep(ready.method, ready.backbone.scorer),
         examples=ready.train,
         validation=ready.validation,
         seed=recipe.seed,

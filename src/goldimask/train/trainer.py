@@ -37,11 +37,13 @@ from goldimask.keys import Keys
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.step import MaskedStep, module_mode
 from goldimask.train.checkpoints import WRITING, damage, publish
+from goldimask.train.folders import non_finite_file
 from goldimask.train.memories import joined_state, own_state, share_memory
 from goldimask.train.ranks import wait
 from goldimask.train.sharding import honour_request
 from goldimask.train.speed import Speed
 from goldimask.train.validation import make_judge
+from goldimask.train.warmth import warm_up
 from goldimask.types import Example
 
 METHOD_STATE = "method.safetensors"
@@ -119,13 +121,15 @@ class GoldiTrainer(Trainer):
         bad = [i for i, x in zip(ids, per_example.tolist(), strict=True) if not math.isfinite(x)]
         step, epoch = self.state.global_step, inputs["epoch"]
         record = {"step": step, "seed": self.keys_seed, "epoch": epoch, "batch": ids, "bad": bad}
-        write_json(self.root / "non_finite.json", record)
+        file = non_finite_file(self.root, self.args.process_index)
+        write_json(file, record)
         raise RunFailed(
-            f"non-finite loss at step {step + 1}, epoch {epoch} (example ids {bad}); the last "
-            "checkpoint is kept. Try a lower trainer.learning_rate or look at these examples"
+            f"non-finite loss at step {step + 1}, epoch {epoch} (example ids {bad}, kept in "
+            f"'{file}'). Try a lower trainer.learning_rate or look at these examples"
         )
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
+        warm_up(self.step.method, self.args.device)  # no step waits for a compiler
         self.speed = Speed()
         return super()._inner_training_loop(*args, **kwargs)
 

@@ -123,6 +123,7 @@ def test_unknown_names_and_options(folder: Path) -> None:
     refused(folder, "backbone.attn", attn="spda")
     refused(folder, "backbone.dtype", "bfloat16", dtype="bf16")
     refused(folder, "backbone.kernel", kernel="tritn")
+    refused(folder, "backbone.attention_rows", "predictor", attention_rows="predict")
     refused(folder, "backbone.quant", "nf4", quant="int3")
     refused(folder, "backbone.attn", "installed", attn="flash_attention_2")
 

@@ -96,3 +96,23 @@ def test_packaged_training_recipes_validate() -> None:
         recipe = load_recipe(file)
         build_method(recipe.method)
         check_trainer(recipe.trainer)
+
+
+def test_every_backbone_key_reaches_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dataclasses
+
+    from goldimask import build
+
+    asked: dict = {}
+    monkeypatch.setattr(build, "load_backbone", lambda name, **rest: asked.update(rest, name=name))
+    section = {"path": "p", "dtype": "float32", "attn": "eager", "quant": "nf4"}
+    section |= {"kernel": "liger", "attention_rows": "predictor"}
+    made = parse_recipe({"backbone": section}).backbone
+    build.build_backbone(made, "cpu")
+    assert {k: asked[k] for k in section if k != "path"} == {
+        k: v for k, v in section.items() if k != "path"
+    }
+    assert set(asked) == {f.name for f in dataclasses.fields(made)} - {"path"} | {"device"}
+    for key, wrong in (("kernel", "triton"), ("attention_rows", "row")):
+        with pytest.raises(GoldimaskError, match=f"backbone.{key}"):
+            parse_recipe({"backbone": {key: wrong}})

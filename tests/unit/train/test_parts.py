@@ -14,7 +14,7 @@ import torch
 from goldimask.config import EvaluationSection
 from goldimask.errors import GoldimaskError
 from goldimask.methods import method
-from goldimask.types import Batch, Example, Signal, Signals
+from goldimask.types import Batch, Example, Signal
 
 
 def example(number: int, prompt: int = 2, response: int = 6) -> Example:
@@ -196,26 +196,45 @@ def _batch(examples: list[Example]) -> Batch:
     return make_batch(examples, 0)
 
 
-# --- a micro-batch without candidates ------------------------------------------------------------
+# --- compilation ---------------------------------------------------------------------------------
 
 
-def test_nothing_hidden_gives_an_empty_attention() -> None:
-    from goldimask.train.scoring import Tolerant
+def test_a_micro_batch_without_candidates_trains(small_model: Path) -> None:
+    from goldimask.backbones import load_backbone
 
-    asked = []
-
-    def inner(model, batch, hidden, want=frozenset({Signal.LOGP}), layer="last"):
-        asked.append(want)
-        return Signals(logp=torch.zeros(batch.ids.shape))
-
+    backbone = load_backbone(str(small_model))
     batch = _batch([example(0), example(1)])
     both = frozenset({Signal.LOGP, Signal.ATTENTION})
-    found = Tolerant(inner)(torch.nn.Identity(), batch, torch.zeros_like(batch.response), both)
-    assert asked == [frozenset({Signal.LOGP})]  # one call, as always
+    found = backbone.scorer(backbone.model, batch, torch.zeros_like(batch.response), both)
     assert found.attention is not None and found.attention.shape == (2, 0, 8)
     assert found.rows is not None and found.rows.shape == (2, 0)
-    Tolerant(inner)(torch.nn.Identity(), batch, batch.response, both)
-    assert asked[1] == both
+
+
+def test_only_maximisers_on_a_cpu_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask.train import warmth
+
+    compiled: list[tuple[str, ...]] = []
+    monkeypatch.setattr(warmth, "warmup", compiled.append)
+    assert warmth.warm_up(method("vanilla")) == () and warmth.warm_up(method("lift-2")) == ()
+    assert warmth.warm_up(method("goldimask-d"), torch.device("cuda")) == ()
+    assert compiled == []
+    assert warmth.warm_up(method("goldimask-d")) == ("greedy",)
+    assert warmth.warm_up(method("goldimask-p")) == ("greedy", "practical")
+    assert warmth.warm_up(method("goldimask-a")) == ("greedy",)
+    assert compiled == [("greedy",), ("greedy", "practical"), ("greedy",)]
+
+
+def test_grace_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask.train import launch
+
+    monkeypatch.delenv(launch.GRACE, raising=False)
+    assert launch.grace_seconds() == 30
+    monkeypatch.setenv(launch.GRACE, "5")
+    assert launch.grace_seconds() == 5
+    for wrong in ("0", "soon", "-3", "1.5"):
+        monkeypatch.setenv(launch.GRACE, wrong)
+        with pytest.raises(GoldimaskError, match="GOLDIMASK_GRACE"):
+            launch.grace_seconds()
 
 
 # --- the attention layer -------------------------------------------------------------------------
