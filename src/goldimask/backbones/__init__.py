@@ -15,13 +15,14 @@ from goldimask.backbones.llada import conversion
 from goldimask.backbones.loading import load_backbone
 from goldimask.backbones.saving import save_backbone
 from goldimask.backbones.scoring import TokenScorer, predictor_rows
-from goldimask.backbones.scratch import new_llada
+from goldimask.backbones.scratch import new_dream, new_llada
 
 __all__ = [
     "BACKBONES",
     "Backbone",
     "TokenScorer",
     "load_backbone",
+    "new_dream",
     "new_llada",
     "predictor_rows",
     "save_backbone",

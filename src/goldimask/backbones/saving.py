@@ -111,9 +111,11 @@ def write_tokenizer(backbone: Backbone, folder: Path) -> None:
     config = json.loads(path.read_text("utf-8"))
     for key in ("auto_map", "is_local", "local_files_only"):
         config.pop(key, None)
-    config["tokenizer_class"] = TOKENIZER_CLASS[backbone.family]
+    model = backbone.tokenizer.backend_tokenizer.model
+    pairs = type(model).__name__ == "BPE"  # what Dream's own class is built on
+    config["tokenizer_class"] = TOKENIZER_CLASS[backbone.family if pairs else "llada"]
     write_json(path, config)
-    if backbone.family == "dream":  # Dream's own tokenizer class reads these, not tokenizer.json
-        backbone.tokenizer.backend_tokenizer.model.save(str(folder))
+    if backbone.family == "dream" and pairs:  # its own class reads these, not tokenizer.json
+        model.save(str(folder))
         added = {str(t): i for i, t in backbone.tokenizer.added_tokens_decoder.items()}
         write_json(folder / "added_tokens.json", added)

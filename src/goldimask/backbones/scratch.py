@@ -1,7 +1,7 @@
-"""A LLaDA model from scratch, with weights that depend on the seed alone.
+"""A LLaDA or Dream model from scratch, with weights that depend on the seed alone.
 
-W ~ N(0, 0.02^2),  and 0.02 / sqrt(2 layers) where a block writes to the residual stream;  norms =
-1
+W ~ N(0, 0.02^2), and 0.02 / sqrt(2 layers) where a block writes to the residual stream; norms 1,
+biases 0.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch import nn
 
 from goldimask.backbones.assemble import assemble
 from goldimask.backbones.base import Backbone
+from goldimask.backbones.dream import DreamConfig, DreamForDiffusion
 from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
 from goldimask.keys import Stream, torch_seed
 
@@ -23,8 +24,19 @@ RESIDUAL = ("o_proj.weight", "down_proj.weight")
 
 def new_llada(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = "new") -> Backbone:
     """A fresh model; `config` has LLaDA's or Llama's field names, and a `mask_token_id`."""
+    return fresh(LLaDAForDiffusion, LLaDAConfig, config, tokenizer, seed, name)
+
+
+def new_dream(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = "new") -> Backbone:
+    """A fresh model; `config` has Qwen2's field names, and a `mask_token_id`."""
+    return fresh(DreamForDiffusion, DreamConfig, config, tokenizer, seed, name)
+
+
+def fresh(
+    kind: type, config_kind: type, config: Mapping[str, Any], tokenizer: Any, seed: int, name: str
+) -> Backbone:
     with torch.random.fork_rng(devices=[]):  # the constructor draws from the global generator
-        model = LLaDAForDiffusion(LLaDAConfig(**{"attn_implementation": "sdpa", **config}))
+        model = kind(config_kind(**{"attn_implementation": "sdpa", **config}))
     init_weights(model, seed)
     return assemble(model, tokenizer, name)
 
