@@ -56,7 +56,7 @@ LAYERS = (  # a layer may import from itself and from those before it
         "merge",
     },
     {"train", "eval", "studies", "report"},
-    {"bench", "demo", "demo_page", "cli", "compare"},
+    {"bench", "demo", "demo_page", "lab", "cli"},
 )
 
 

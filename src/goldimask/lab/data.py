@@ -1,0 +1,105 @@
+"""Texts of a comparison: what is trained on, what is held out, what is decoded.
+
+Training rows of a tiny corpus are drawn with the seed of the cell, so that the spread over seeds
+includes the choice of the examples; another corpus gives its first rows. Held-out rows of a tiny
+corpus are solved test problems in the form of the corpus, without wrong labels; the loss leaves out
+random identifiers, which nothing foretells. Another corpus holds out its last rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from goldimask.backbones import Backbone
+from goldimask.config import DataSection
+from goldimask.data.examples import DataReport, load_pairs, to_example
+from goldimask.data.rows import to_pair
+from goldimask.errors import GoldimaskError
+from goldimask.tiny import CORPORA, TASKS, corpus, test_set
+from goldimask.tiny.tasks import as_row
+from goldimask.types import Example
+
+HELDOUT_SEED = 7919  # of the held-out problems; test sets use 0
+Row = dict[str, Any]
+
+
+@lru_cache(maxsize=16)
+def training_rows(name: str, n: int, seed: int) -> list[Row]:
+    """Rows with `prompt` and `response`."""
+    if name in CORPORA:
+        return [dict(row) for row in corpus(name, n, seed)]
+    return other_rows(name, n)
+
+
+@lru_cache(maxsize=16)
+def heldout_rows(name: str, n: int) -> list[Row]:
+    """Rows that are never trained on."""
+    if name not in CORPORA:
+        return other_rows(name, n, last=True)
+    from goldimask.tiny.corpora import Flaws, flawed
+
+    families = TASKS.names()
+    each = -(-n // len(families))
+    sets = [test_set(task, each, HELDOUT_SEED) for task in families]
+    rows = [as_row(p) for turn in zip(*sets, strict=True) for p in turn][:n]
+    words = len(corpus(name, 1, 0)[0].get("identifiers", "").split())
+    return [dict(row) for row in flawed(rows, Flaws(0.0, words), HELDOUT_SEED)]
+
+
+def other_rows(name: str, n: int, last: bool = False) -> list[Row]:
+    """The first or last rows of a corpus that is not generated."""
+    from goldimask.studies.tuning import is_corpus
+
+    where: dict[str, Any] = {"corpus": name} if is_corpus(name) else {"path": name}
+    pairs = load_pairs(DataSection(**where), DataReport())
+    if len(pairs) < n:
+        raise GoldimaskError(f"corpus '{name}': {n} rows were asked for, {len(pairs)} are there")
+    chosen = pairs[-n:] if last else pairs[:n]
+    return [{"prompt": pair.prompt, "response": pair.response} for pair in chosen]
+
+
+def to_examples(rows: Sequence[Row], backbone: Backbone) -> list[Example]:
+    """Tokenised, the turn end supervised."""
+    section, report = DataSection(supervise_turn_end=True, overlength="error"), DataReport()
+    made = [
+        to_example(to_pair(row, f"row {i}"), backbone, section, report)
+        for i, row in enumerate(rows)
+    ]
+    return [e for e in made if e is not None]
+
+
+def heldout_examples(rows: Sequence[Row], backbone: Backbone) -> list[Example]:
+    """Examples whose identifiers are never masked."""
+    from goldimask.tiny.identifiers import IDENTIFIERS
+
+    out = []
+    words = {i for w in IDENTIFIERS for i in backbone.response_ids(w, turn_end=False)}
+    for row, example in zip(rows, to_examples(rows, backbone), strict=True):
+        if row.get("identifiers"):
+            kept = [
+                s and i not in words for s, i in zip(example.supervisable, example.ids, strict=True)
+            ]
+            example = replace(example, supervisable=kept)
+        out.append(example)
+    return out
+
+
+@lru_cache(maxsize=16)
+def cached_task(name: str, n: int) -> Any:
+    """An evaluation task whose problems are made once per process."""
+    from goldimask.eval.tasks import get_task
+
+    task = get_task(name, **({"n": n} if name.startswith("tiny-") else {}))
+    items = task.load(None)[:n]
+    if len(items) < n:
+        raise GoldimaskError(f"judging.problems: task '{name}' has {len(items)} problems, not {n}")
+    return replace(task, load=lambda path=None: items)
+
+
+def problem_texts(task: str, n: int) -> list[str]:
+    """What identifies the test problems."""
+    found = cached_task(task, n)
+    return [f"{found.prompt(item)}\0{item.gold}" for item in found.load(None)]

@@ -1,0 +1,127 @@
+"""The folder of a comparison: cells, tables, figures, one summary, and the text they appear in.
+
+    cells/*.json   tables/*.{csv,md,tex}   figures/*.{pdf,png}   report.md   summary.json
+
+`fill` puts tables into a document between `<!-- lab: FOLDER/TABLE -->` and `<!-- end -->`, so that
+the figures of a page are never typed by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from goldimask.errors import GoldimaskError
+from goldimask.files import write_json, write_text
+from goldimask.lab.figures import write_figures
+from goldimask.lab.paired import Difference, difference, frontier, mean, relative
+from goldimask.lab.scores import Board
+from goldimask.lab.settings import BASE, BASELINES, Lab, lab_dict
+from goldimask.lab.sheets import Sheet, write_sheet
+from goldimask.lab.tables import sheets, strongest
+
+_SLOT = re.compile(r"(<!-- lab: (\S+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def write_output(
+    lab: Lab, boards: Sequence[Board], folder: Path, facts: dict[str, Any]
+) -> dict[str, Any]:
+    """Tables, figures, report and summary; returns the summary."""
+    made: list[Sheet] = []
+    figures: list[str] = []
+    for board in boards:
+        found = sheets(board)
+        for sheet in found:
+            write_sheet(sheet, folder / "tables")
+        made += found
+        figures += [p.name for p in write_figures(board, folder / "figures")]
+    summary = {
+        **facts,
+        "lab": lab_dict(lab),
+        "backbones": {board.backbone: results(board) for board in boards},
+        "tables": [s.name for s in made],
+        "figures": figures,
+    }
+    write_json(folder / "summary.json", summary)
+    write_text(folder / "report.md", report(made, summary))
+    return summary
+
+
+def report(made: Sequence[Sheet], summary: dict[str, Any]) -> str:
+    """All tables on one page."""
+    head = f"# Comparison\n\n    {summary.get('command', '')}\n\ncommit {summary.get('commit')}\n"
+    return "\n".join([head, *(f"## {s.title}\n\n{s.text('md')}" for s in made)])
+
+
+def results(board: Board) -> dict[str, Any]:
+    """Figures of one backbone, and how its candidates stand against the aim."""
+    tau, weights, best = board.main_tau, board.weights(), strongest(board)
+    rows = {
+        row: {
+            "accuracy": {f"{t:g}": mean(board.grid(row, t)) for t in board.taus},
+            "steps": {f"{t:g}": mean(board.grid(row, t, "steps")) for t in board.taus},
+            "heldout_nll": sum(board.heldout(row, "nll")) / len(board.seeds),
+            "cost": board.costs.get(row),
+        }
+        for row in board.rows
+    }
+    aims = {}
+    if "vanilla" in board.rows and best is not None:
+        for row in board.rows:
+            if row not in (*BASELINES, BASE):
+                aims[row] = aim(board, row, best, tau, weights)
+    return {
+        "seeds": list(board.seeds),
+        "problems": board.problems,
+        "strongest_baseline": best,
+        "rows": rows,
+        "aim": aims,
+        "left_out": board.left_out,
+    }
+
+
+def aim(board: Board, row: str, best: str, tau: float, weights: Any) -> dict[str, Any]:
+    """Accuracy above Vanilla and the best baseline, or a tenth fewer steps at equal accuracy.
+
+    Equal accuracy means that the interval of the difference against Vanilla reaches zero.
+    """
+    own = board.grid(row, tau)
+    vanilla = difference(board.grid("vanilla", tau), own, weights)["average"]
+    other = difference(board.grid(best, tau), own, weights)["average"]
+    steps = relative(board.grid("vanilla", tau, "steps"), board.grid(row, tau, "steps"), weights)
+    first = {t: (board.grid("vanilla", t), board.grid("vanilla", t, "steps")) for t in board.taus}
+    equal = frontier(first, (own, board.grid(row, tau, "steps")), weights)
+    return {
+        "against_vanilla": plain(vanilla),
+        "against_best_baseline": plain(other),
+        "steps": plain(steps),
+        "at_equal_steps": None if equal is None else plain(equal),
+        "accuracy_reached": vanilla.above and other.above,
+        "steps_reached": steps.high <= -0.1 and vanilla.high >= 0,
+    }
+
+
+def plain(d: Difference) -> list[float | None]:
+    """[value, low, high]; None where there is no interval."""
+    return [x if x == x else None for x in (d.value, d.low, d.high)]
+
+
+def fill(document: Path, root: Path) -> int:
+    """Replace every marked table by the file it names; returns how many there are."""
+    text = document.read_text("utf-8")
+    count = 0
+
+    def table(found: re.Match[str]) -> str:
+        nonlocal count
+        file = root / f"{found.group(2)}.md"
+        if not file.is_file():
+            raise GoldimaskError(f"{document}: '{found.group(2)}': no table {file}")
+        count += 1
+        return f"{found.group(1)}{file.read_text('utf-8').rstrip()}\n{found.group(4)}"
+
+    filled = _SLOT.sub(table, text)
+    if filled != text:
+        write_text(document, filled)
+    return count

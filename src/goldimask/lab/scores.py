@@ -1,0 +1,93 @@
+"""Records of cells -> what the tables ask for.
+
+Only seeds for which every shown row of a backbone has a record take part, so that all rows of a
+table are means over the same seeds and problems; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from goldimask.lab.paired import Draws, Grid, draws, grid_of
+from goldimask.lab.settings import BASE, Cell, Lab
+
+Records = Mapping[Cell, dict[str, Any]]
+
+
+@dataclass
+class Board:
+    """All rows of one backbone on common seeds."""
+
+    backbone: str
+    rows: tuple[str, ...]
+    seeds: tuple[int, ...]
+    taus: tuple[float, ...]
+    main_tau: float
+    problems: int
+    records: dict[str, list[dict[str, Any]]]  # row -> one record per seed
+    costs: dict[str, float] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def grid(self, row: str, tau: float, field: str = "correct") -> Grid:
+        parts = [r["tasks"][f"{tau:g}"] for r in self.records[row]]
+        return grid_of(parts, self.problems, field)
+
+    def weights(self) -> Draws:
+        return draws(self.grid(self.rows[0], self.main_tau))
+
+    def heldout(self, row: str, name: str) -> list[float]:
+        return [r["heldout"][name] for r in self.records[row]]
+
+    def metric(self, row: str, name: str) -> list[float]:
+        """A training metric per seed; empty where the row has none."""
+        found = [(r["training"] or {}).get("metrics", {}).get(name) for r in self.records[row]]
+        return [x for x in found if x is not None]
+
+    def by_seed(self, row: str, tau: float, field: str = "correct") -> dict[int, dict[str, float]]:
+        """seed -> task -> mean."""
+        grid = self.grid(row, tau, field)
+        return {
+            seed: {short(task): float(np.nanmean(found[i])) for task, found in grid.items()}
+            for i, seed in enumerate(self.seeds)
+        }
+
+
+def board(
+    lab: Lab, records: Records, backbone: str, costs: Mapping[str, float] | None = None
+) -> Board | None:
+    """The board of a backbone; None when no seed is complete for at least one row."""
+    rows = tuple(r for r in lab.rows if any(c.row == r and c.backbone == backbone for c in records))
+    left = [f"row {r}: no cell" for r in lab.rows if r not in rows]
+
+    def record(row: str, seed: int) -> dict[str, Any] | None:
+        fixed = row == BASE and not lab.judging.spread
+        return records.get(Cell(backbone, row, lab.seeds[0] if fixed else seed))
+
+    seeds = tuple(s for s in lab.seeds if all(record(row, s) is not None for row in rows))
+    left += [f"seed {s}: not all rows are done" for s in lab.seeds if s not in seeds]
+    if not rows or not seeds:
+        return None
+    return Board(
+        backbone=backbone,
+        rows=rows,
+        seeds=seeds,
+        taus=tuple(sorted(lab.judging.taus)),
+        main_tau=lab.judging.main_tau,
+        problems=lab.judging.problems,
+        records={r: [x for s in seeds if (x := record(r, s)) is not None] for r in rows},
+        costs=dict(costs or {}),
+        left_out=left,
+    )
+
+
+def short(task: str) -> str:
+    return task.removeprefix("tiny-")
+
+
+def known(rows: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Those of `names` that the board has, in their order."""
+    return [n for n in names if n in rows]

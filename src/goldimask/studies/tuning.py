@@ -1,0 +1,151 @@
+"""Fine-tune in memory: the loop of studies and grids, without folders or checkpoints.
+
+    for step: batch of the order (seed, epoch) -> MaskedStep -> clip -> AdamW, linear decay
+
+Order, noise and selection come from the keys (seed, epoch, example), as in `goldimask train`; two
+methods with one seed see the same examples in the same order under the same draws. The weights of
+the last step are kept. Everything is float32 on the device of the backbone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from goldimask.backbones import Backbone
+from goldimask.data.batches import EpochSampler, make_batch
+from goldimask.errors import GoldimaskError, RunFailed
+from goldimask.keys import Keys
+from goldimask.methods import Method
+from goldimask.metrics import MetricPool, step_metrics
+from goldimask.step import MaskedStep
+from goldimask.types import Batch, Example
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How long and how fast."""
+
+    steps: int = 150
+    batch_size: int = 16
+    learning_rate: float = 3.0e-4
+    weight_decay: float = 0.01
+    warmup: int = 10
+    clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.steps < 0 or self.batch_size < 1 or not self.learning_rate > 0:
+            raise GoldimaskError(
+                "tuning: steps must be at least 0, batch_size at least 1, learning_rate positive"
+            )
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a run reports; the model itself was changed in place."""
+
+    cpu_seconds: float
+    losses: tuple[float, ...]  # one per step
+    metrics: dict[str, float]  # pooled over the run, the names of `goldimask.metrics`
+
+
+def tune(
+    backbone: Backbone,
+    examples: Sequence[Example],
+    method: Method,
+    tuning: Tuning,
+    seed: int,
+    after_step: Callable[[int], None] = lambda step: None,
+) -> Tuned:
+    """Train the backbone in place; `after_step` is called with 1, 2, ..."""
+    model = backbone.model
+    groups = [
+        {"params": [p for p in model.parameters() if p.ndim > 1]},
+        {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=tuning.learning_rate, weight_decay=tuning.weight_decay)
+    step, pool, losses = MaskedStep(method, backbone.scorer), MetricPool(), []
+    seconds = 0.0
+    model.train()
+    for number, (batch, epoch) in enumerate(batches(backbone, examples, tuning, seed)):
+        began = time.process_time()
+        for group in optimiser.param_groups:
+            group["lr"] = tuning.learning_rate * rate(number, tuning)
+        optimiser.zero_grad(set_to_none=True)
+        out = step(model, batch, Keys(seed, epoch))
+        losses.append(float(out.loss.detach()))
+        if not math.isfinite(losses[-1]):
+            raise RunFailed(
+                f"non-finite loss at step {number + 1} of {method.name}; lower the learning rate"
+            )
+        out.loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), tuning.clip)
+        optimiser.step()
+        seconds += time.process_time() - began
+        pool.add(step_metrics(out, batch))
+        after_step(number + 1)
+    model.eval()
+    metrics = {k: v for k, v in pool.pop().items() if not k.startswith("seconds/")}
+    return Tuned(seconds, tuple(losses), metrics)
+
+
+def rate(step: int, tuning: Tuning) -> float:
+    """Linear warm-up, then linear decay to zero after the last step."""
+    if step < tuning.warmup:
+        return (step + 1) / tuning.warmup
+    return (tuning.steps - step) / max(1, tuning.steps - tuning.warmup)
+
+
+def batches(
+    backbone: Backbone, examples: Sequence[Example], tuning: Tuning, seed: int
+) -> Iterator[tuple[Batch, int]]:
+    """(batch, epoch) of every step."""
+    if tuning.steps == 0:
+        return
+    sampler = EpochSampler([len(e) for e in examples], tuning.batch_size, seed)
+    per_epoch = len(sampler) // tuning.batch_size
+    device = next(backbone.model.parameters()).device
+    for number in range(tuning.steps):
+        epoch, place = divmod(number, per_epoch)
+        if place == 0:
+            order = sampler.order(epoch).reshape(-1, tuning.batch_size)
+        chosen = [examples[i] for i in order[place]]  # pyright: ignore[reportPossiblyUnboundVariable]
+        yield make_batch(chosen, backbone.pad_id, 8).to(device), epoch
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Small matrices are fastest on one thread, and processes then share the cores fairly."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def study_examples(backbone: Backbone, corpus: str, count: int, first: int = 0) -> list[Any]:
+    """Examples `first` .. `first + count` of a named corpus or a data file, turn end supervised."""
+    from goldimask.config import DataSection
+    from goldimask.data.examples import load_examples
+
+    where: dict[str, Any] = {"corpus": corpus} if is_corpus(corpus) else {"path": corpus}
+    section = DataSection(**where, limit=first + count, supervise_turn_end=True)
+    found, _ = load_examples(section, backbone)
+    if len(found) < first + count:
+        raise GoldimaskError(
+            f"corpus '{corpus}': has {len(found)} usable examples, {first + count} were asked for"
+        )
+    return found[first : first + count]
+
+
+def is_corpus(name: str) -> bool:
+    from goldimask.data.corpora import CORPORA
+
+    return name in CORPORA
