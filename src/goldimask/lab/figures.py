@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 from goldimask.decode.sweep import Point
-from goldimask.files import write_bytes
 from goldimask.lab.paired import difference, mean, relative
 from goldimask.lab.scores import Board, short
 from goldimask.lab.settings import BASE, BASELINES
-
-FORMATS: dict[str, dict[str, Any]] = {
-    "pdf": {"metadata": {"CreationDate": None, "ModDate": None}},
-    "png": {"dpi": 160, "metadata": {"Software": None}},
-}
+from goldimask.studies.figures import save
 
 
 def sweep_points(board: Board) -> list[Point]:
@@ -47,16 +41,6 @@ def write_figures(board: Board, folder: Path) -> list[Path]:
     if "vanilla" in board.rows and len(board.rows) > 1:
         drawn[f"paired-{name}"] = paired_figure(board)
     return [p for stem, figure in drawn.items() for p in save(figure, folder, stem)]
-
-
-def save(figure: Any, folder: Path, stem: str) -> list[Path]:
-    """The same bytes for the same data."""
-    out = []
-    for suffix, options in FORMATS.items():
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format=suffix, **options)
-        out.append(write_bytes(folder / f"{stem}.{suffix}", buffer.getvalue()))
-    return out
 
 
 def sweep_figure(points: list[Point]) -> Any:

@@ -26,7 +26,7 @@ class Sheet:
         given = dict(self.ready)
         if suffix in given:
             return given[suffix]
-        return {"csv": as_csv, "md": as_markdown, "tex": as_latex}[suffix](self)
+        return {"csv": as_csv, "md": as_markdown, "tex": as_latex, "txt": as_text}[suffix](self)
 
 
 def write_sheet(sheet: Sheet, folder: Path) -> list[Path]:
@@ -48,6 +48,21 @@ def as_markdown(sheet: Sheet) -> str:
     head = [sheet.columns, ("---", *["---:"] * (len(sheet.columns) - 1))]
     lines = ["| " + " | ".join(row) + " |" for row in (*head, *sheet.rows)]
     return "\n".join(lines) + (f"\n\n{sheet.note}" if sheet.note else "") + "\n"
+
+
+def as_text(sheet: Sheet) -> str:
+    """Aligned for a terminal, never folded."""
+    lines = (sheet.columns, *sheet.rows)
+    widths = [max(len(row[i]) for row in lines) for i in range(len(sheet.columns))]
+    rows = [
+        "  ".join(
+            x.ljust(w) if i == 0 else x.rjust(w)
+            for i, (x, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in lines
+    ]
+    rows.insert(1, "  ".join("-" * w for w in widths))
+    return "\n".join([sheet.title, "", *rows]) + (f"\n\n{sheet.note}" if sheet.note else "") + "\n"
 
 
 def as_latex(sheet: Sheet) -> str:

@@ -6,7 +6,8 @@ evaluated for every draw; the interval holds its 2.5 % and 97.5 % quantiles
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -38,3 +39,14 @@ def bootstrap(
 def per_group(values: np.ndarray, group: np.ndarray, count: int) -> np.ndarray:
     """Sums of values by group. [count]"""
     return np.bincount(group, values, minlength=count)
+
+
+def finite(value: Any) -> Any:
+    """The same data with None for what is not a number, ready for JSON."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, np.generic):
+        return finite(value.item())
+    return None if isinstance(value, float) and not np.isfinite(value) else value

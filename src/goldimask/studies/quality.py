@@ -1,0 +1,163 @@
+"""Selection quality on the frozen model: does a higher F mean targets that respond more?
+
+For the same candidates and budget, for every block whose attention may be used and every selector:
+
+    F          mean of F(R) per example under that block's attention
+    kept       |S| / K (D, R and the controls keep exactly K; T and P may keep more)
+    gain       mean over the kept targets of [log p2 - log p1]_+       realised gain
+    dp         mean of p2 - p1
+    priority   mean of lambda(p1)
+
+Means are over all kept targets; differences against the random reveal carry a 95 % bootstrap over
+examples. The random reveal does not look at attention: only its F differs between blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goldimask.backbones import Backbone
+from goldimask.data.batches import make_batch
+from goldimask.keys import Keys
+from goldimask.noise import overmask
+from goldimask.objective import Priority, Support, value
+from goldimask.select.base import candidate_attention
+from goldimask.select.reveal import RandomSelect, SubmodularSelect
+from goldimask.step import module_mode
+from goldimask.studies.resampling import interval, weights
+from goldimask.studies.tuning import one_thread, study_examples
+from goldimask.types import Batch, Corruption, Signal, Signals
+
+SELECTORS = {
+    "random": None,
+    "static": "static",
+    "greedy (D)": "greedy",
+    "randomised (R)": "randomized",
+    "twin (T)": "twin",
+    "practical (P)": "practical",
+}
+COLUMNS = ("value", "examples", "kept", "budget", "gain", "dp", "priority")
+DRAWS = 1000
+BOTH = frozenset({Signal.LOGP, Signal.ATTENTION})
+
+
+def study_quality(
+    load: Callable[[], Backbone],
+    corpus: str = "tiny-sft",
+    *,
+    examples: int = 160,
+    seeds: Sequence[int] = (0,),
+    advance: Callable[..., None] = lambda *a, **b: None,
+) -> dict[str, Any]:
+    """One row per block and selector; seeds draw new masks and are pooled."""
+    with one_thread():
+        backbone = load()
+        data = study_examples(backbone, corpus, examples)
+        shape = (backbone.layers, len(SELECTORS), examples, len(COLUMNS))
+        sums = np.zeros(shape)  # per block, selector, example: sums over kept targets
+        order = sorted(range(examples), key=lambda i: (len(data[i]), i))
+        for seed in seeds:
+            for start in range(0, examples, 16):
+                chosen = order[start : start + 16]
+                batch = make_batch([data[i] for i in chosen], backbone.pad_id, 8)
+                sums[:, :, chosen] += measure(backbone, batch, Keys(seed))
+                advance(len(chosen), note=f"seed {seed}")
+    rows = [
+        {"layer": layer, "selector": name, **summarise(sums[layer, k], sums[layer, 0])}
+        for layer in range(backbone.layers)
+        for k, name in enumerate(SELECTORS)
+    ]
+    return {
+        "study": "quality",
+        "backbone": backbone.name,
+        "corpus": corpus,
+        "examples": examples,
+        "seeds": list(seeds),
+        "layers": backbone.layers,
+        "rows": rows,
+    }
+
+
+@torch.no_grad()
+def measure(backbone: Backbone, batch: Batch, keys: Keys) -> np.ndarray:
+    """[blocks, selectors, B, columns]"""
+    batch = batch.to(next(backbone.model.parameters()).device)
+    priority, support = Priority(), Support()
+    out = np.zeros((backbone.layers, len(SELECTORS), batch.size, len(COLUMNS)))
+    with module_mode(backbone.model, train=False):
+        c = overmask()(batch, keys)
+        random = RandomSelect()(c, Signals(), batch, keys).mask
+        plain = scored(backbone, batch, c.candidates & ~random)
+        for layer in range(backbone.layers):
+            signals = backbone.scorer(backbone.model, batch, c.candidates, BOTH, layer)
+            for k, kind in enumerate(SELECTORS.values()):
+                if kind is None:
+                    mask, after = random, plain
+                else:
+                    select = SubmodularSelect(kind, priority, support)
+                    mask = select(c, signals, batch, keys).mask
+                    after = scored(backbone, batch, c.candidates & ~mask)
+                out[layer, k] = columns(c, signals, mask, after, priority, support)
+    return out
+
+
+def scored(backbone: Backbone, batch: Batch, hidden: Tensor) -> Tensor:
+    logp = backbone.scorer(backbone.model, batch, hidden).logp
+    assert logp is not None
+    return logp
+
+
+def columns(
+    c: Corruption, s: Signals, mask: Tensor, after: Tensor, priority: Priority, support: Support
+) -> np.ndarray:
+    """Sums per example; zero where nothing is revealed or nothing is kept."""
+    assert s.logp is not None
+    out = np.zeros((len(mask), len(COLUMNS)))
+    first, second = s.logp.double().cpu().numpy(), after.double().cpu().numpy()
+    candidates, revealed = c.candidates.cpu().numpy(), mask.cpu().numpy()
+    for b, keep in enumerate(c.keep.tolist()):
+        places = np.flatnonzero(candidates[b])
+        if keep < 1 or len(places) <= keep:  # no target, or no budget
+            continue
+        kept = places[~revealed[b, places]]
+        p1, p2 = np.exp(first[b, kept]), np.exp(second[b, kept])
+        square = candidate_attention(s, b, len(places)).double().cpu().numpy()
+        lam = priority(np.exp(np.minimum(first[b, places], 0.0)))
+        out[b] = (
+            value(square, lam, revealed[b, places], support),
+            1,
+            len(kept),
+            keep,
+            np.maximum(second[b, kept] - first[b, kept], 0.0).sum(),
+            (p2 - p1).sum(),
+            priority(p1).sum(),
+        )
+    return out
+
+
+def summarise(own: np.ndarray, random: np.ndarray) -> dict[str, Any]:
+    """Ratios of sums, and differences against the random reveal. [E, columns] each"""
+
+    def means(sums: np.ndarray) -> dict[str, np.ndarray]:
+        column = dict(zip(COLUMNS, np.moveaxis(sums, -1, 0), strict=True))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            per_target = {n: column[n] / column["kept"] for n in ("gain", "dp", "priority")}
+            return {"value": column["value"] / column["examples"], **per_target}
+
+    whole = means(own.sum(0))
+    drawn = weights(len(own), DRAWS)
+    mine, chance, base = means(drawn @ own), means(drawn @ random), means(random.sum(0))
+    total = own.sum(0)
+    out: dict[str, Any] = {"kept": float(total[2] / max(1.0, total[3]))}
+    for name, number in whole.items():
+        out[name] = float(number)
+        out[f"{name}_over_random"] = [
+            float(number - base[name]),
+            *interval(mine[name] - chance[name]),
+        ]
+    return out
