@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from goldimask.config import MethodSection
 from goldimask.files import write_json
 from goldimask.lab.cache import VERSION, digest, weights_hash
-from goldimask.lab.settings import BASE, Lab, section
+from goldimask.lab.settings import BASE, Lab, label, section
 
 
 def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
@@ -35,7 +35,7 @@ def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
         "rounds": lab.cost_rounds,
     }
     key = digest(json.dumps(facts, sort_keys=True).encode())
-    file = folder / "cells" / f"{Path(backbone).name}_cost_{key}.json"
+    file = folder / "cells" / f"{label(backbone)}_cost_{key}.json"
     try:
         return json.loads(file.read_text("utf-8"))["ratios"]
     except (OSError, json.JSONDecodeError, KeyError):

@@ -34,7 +34,7 @@ def sweep_points(board: Board) -> list[Point]:
 
 def write_figures(board: Board, folder: Path) -> list[Path]:
     """`sweep-BACKBONE` and `paired-BACKBONE`, as PDF and PNG."""
-    name = board.backbone.replace("/", "_")
+    name = board.backbone
     drawn = {}
     if len(board.taus) > 1:
         drawn[f"sweep-{name}"] = sweep_figure(sweep_points(board))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from goldimask.lab.paired import Draws, Grid, draws, grid_of
-from goldimask.lab.settings import BASE, Cell, Lab
+from goldimask.lab.settings import BASE, Cell, Lab, label
 
 Records = Mapping[Cell, dict[str, Any]]
 
@@ -72,7 +72,7 @@ def board(
     if not rows or not seeds:
         return None
     return Board(
-        backbone=backbone,
+        backbone=label(backbone),
         rows=rows,
         seeds=seeds,
         taus=tuple(sorted(lab.judging.taus)),

@@ -84,7 +84,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{Path(self.backbone).name}_{self.row}_s{self.seed}"
+        return f"{label(self.backbone)}_{self.row}_s{self.seed}"
+
+
+def label(backbone: str) -> str:
+    """What files and tables call a backbone: the last part of a path or Hub id."""
+    return Path(backbone).name
 
 
 def load_lab(path: str | Path, preset: str | None = None, words: Sequence[str] = ()) -> Lab:
@@ -116,6 +121,8 @@ def check(lab: Lab, source: str = "lab") -> Lab:
         values = getattr(lab, key)
         if not values or len(set(values)) < len(values):
             raise GoldimaskError(f"{source}: {key}: give at least one, and none twice")
+    if len(set(map(label, lab.backbones))) < len(lab.backbones):
+        raise GoldimaskError(f"{source}: backbones: two share the last part of their names")
     for row in lab.rows:
         section(lab, row)
     judging = lab.judging

@@ -92,7 +92,7 @@ def sheets(board: Board) -> list[Sheet]:
 
 
 def sheet_name(board: Board, name: str) -> str:
-    return f"{name}-{board.backbone.replace('/', '_')}"
+    return f"{name}-{board.backbone}"
 
 
 def strongest(board: Board) -> str | None:

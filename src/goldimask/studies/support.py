@@ -193,6 +193,8 @@ def analyse(found: Observed, s0: float) -> list[dict[str, Any]]:
                 continue
             part = compare(found.y[:, inside], mass[:, inside], found.example[inside], s0)
             rows.append({"measured": where, "when": when, "from": low, "to": high, **part})
+    if not rows:
+        raise GoldimaskError("study support: no noise interval has four examples; more examples")
     return rows
 
 
