@@ -23,7 +23,7 @@ import goldimask
 from goldimask.config import MethodSection
 from goldimask.errors import GoldimaskError
 from goldimask.lab.data import heldout_rows, problem_texts, training_rows
-from goldimask.lab.settings import Cell, Lab, lab_dict, section, shard, tasks_of
+from goldimask.lab.settings import Cell, Lab, lab_dict, problems_at, section, shard, tasks_of
 
 VERSION = 1  # of what a cell contains
 
@@ -32,14 +32,21 @@ def cell_key(lab: Lab, cell: Cell) -> str:
     """What the result of a cell depends on, as 16 hexadecimal digits."""
     method = section(lab, cell.row)
     values = lab_dict(lab)
-    judging = {k: v for k, v in values["judging"].items() if k not in ("main_tau", "spread")}
+    judging = values["judging"]
+    counts = {f"{tau:g}": problems_at(lab.judging, tau) for tau in lab.judging.taus}
+    kept = {k: judging[k] for k in ("block", "batch_size", "heldout")}
     tuned = None if method is None else TypeAdapter(MethodSection).dump_python(method, mode="json")
     facts = {
         "version": (VERSION, goldimask.__version__),
         "weights": weights_hash(cell.backbone),
         "problems": problems_hash(tasks_of(lab), lab.judging.problems),
         "heldout": texts_hash(map(text_of, heldout_rows(lab.corpus, lab.judging.heldout))),
-        "judging": {**judging, "tasks": tasks_of(lab), "shard": shard(lab, cell.seed)},
+        "judging": {
+            **kept,
+            "tasks": tasks_of(lab),
+            "shard": shard(lab, cell.seed),
+            "counts": counts,
+        },
         "method": tuned,
     }
     if tuned is not None:

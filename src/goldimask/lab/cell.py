@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from goldimask.files import write_json
-from goldimask.lab.settings import BASE, Cell, Lab, section, shard, tasks_of
+from goldimask.lab.settings import BASE, Cell, Lab, problems_at, section, shard, tasks_of
 
 
 def run_cell(
@@ -92,7 +92,7 @@ def decoded(lab: Lab, cell: Cell, backbone: Any, tau: float) -> dict[str, Any]:
             [cached_task(name, judging.problems)],
             options={"tau": tau, "block": judging.block},
             seeds=[0],
-            limit=judging.problems,
+            limit=problems_at(judging, tau),
             batch_size=judging.batch_size,
             shard=share,
         )

@@ -17,7 +17,7 @@ def sweep_points(board: Board) -> list[Point]:
     out = []
     for row in board.rows:
         for tau in board.taus:
-            correct, steps = board.grid(row, tau), board.grid(row, tau, "steps")
+            correct, steps = board.shared(row, tau), board.shared(row, tau, "steps")
             baseline = row in (*BASELINES, BASE) or row.startswith("random")
             for task in ("average", *correct):
                 one = correct if task == "average" else {task: correct[task]}
@@ -25,7 +25,7 @@ def sweep_points(board: Board) -> list[Point]:
                 out.append(
                     Point(
                         *(row, short(task), 0, tau, mean(one), mean(two)),
-                        board.problems,
+                        board.common,
                         baseline,
                     )
                 )

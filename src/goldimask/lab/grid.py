@@ -149,7 +149,7 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
     from goldimask.backbones import load_backbone
     from goldimask.lab.cell import trained
     from goldimask.lab.data import cached_task
-    from goldimask.lab.settings import BASE, tasks_of
+    from goldimask.lab.settings import BASE, problems_at, tasks_of
     from goldimask.studies.tuning import one_thread
 
     if not waiting:
@@ -172,6 +172,7 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
         step = trained(short, vanilla, backbone)["cpu_seconds"] / (steps + 1)
     tuned = sum(cell.row != BASE for cell in waiting)
     share = 1 / len(lab.seeds) if judging.spread else 1.0
-    each = judging.problems * share * len(names) * len(judging.taus) * problem
+    judged = sum(problems_at(judging, tau) for tau in judging.taus)
+    each = judged * share * len(names) * problem
     total = tuned * 1.4 * step * lab.tuning.steps + len(waiting) * each
     return Estimate(len(waiting), total, step, problem)

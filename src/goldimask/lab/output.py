@@ -16,7 +16,7 @@ from typing import Any
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json, write_text
 from goldimask.lab.figures import write_figures
-from goldimask.lab.paired import Difference, difference, frontier, mean, relative
+from goldimask.lab.paired import Difference, difference, draws, frontier, mean, relative
 from goldimask.lab.scores import Board
 from goldimask.lab.settings import BASE, BASELINES, Lab, lab_dict
 from goldimask.lab.sheets import Sheet, write_sheet
@@ -91,8 +91,11 @@ def aim(board: Board, row: str, best: str, tau: float, weights: Any) -> dict[str
     vanilla = difference(board.grid("vanilla", tau), own, weights)["average"]
     other = difference(board.grid(best, tau), own, weights)["average"]
     steps = relative(board.grid("vanilla", tau, "steps"), board.grid(row, tau, "steps"), weights)
-    first = {t: (board.grid("vanilla", t), board.grid("vanilla", t, "steps")) for t in board.taus}
-    equal = frontier(first, (own, board.grid(row, tau, "steps")), weights)
+    first = {
+        t: (board.shared("vanilla", t), board.shared("vanilla", t, "steps")) for t in board.taus
+    }
+    second = board.shared(row, tau), board.shared(row, tau, "steps")
+    equal = frontier(first, second, draws(second[0]))
     return {
         "against_vanilla": plain(vanilla),
         "against_best_baseline": plain(other),

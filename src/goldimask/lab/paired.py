@@ -153,7 +153,7 @@ def check(first: Grid, second: Grid) -> None:
 
 
 def grid_of(parts: Sequence[Mapping[str, Mapping[str, object]]], problems: int, field: str) -> Grid:
-    """Records of one row at one threshold, one per seed -> arrays."""
+    """Records of one row at one threshold, one per seed -> arrays; a record may stop early."""
     out: Grid = {}
     for task in parts[0]:
         found = np.full((len(parts), problems), np.nan)
@@ -161,6 +161,6 @@ def grid_of(parts: Sequence[Mapping[str, Mapping[str, object]]], problems: int, 
             record = part[task]
             values = np.array([float(x) for x in record[field]])  # type: ignore[union-attr]
             places = np.arange(int(record["first"]), problems, int(record["every"]))  # type: ignore[call-overload]
-            found[s, places] = values
+            found[s, places[: len(values)]] = values
         out[task] = found
     return out

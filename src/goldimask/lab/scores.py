@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from goldimask.lab.paired import Draws, Grid, draws, grid_of
-from goldimask.lab.settings import BASE, Cell, Lab, label
+from goldimask.lab.settings import BASE, Cell, Lab, label, problems_at
 
 Records = Mapping[Cell, dict[str, Any]]
 
@@ -28,6 +28,7 @@ class Board:
     taus: tuple[float, ...]
     main_tau: float
     problems: int
+    common: int  # problems per task that were judged at every threshold
     records: dict[str, list[dict[str, Any]]]  # row -> one record per seed
     costs: dict[str, float] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
@@ -35,6 +36,10 @@ class Board:
     def grid(self, row: str, tau: float, field: str = "correct") -> Grid:
         parts = [r["tasks"][f"{tau:g}"] for r in self.records[row]]
         return grid_of(parts, self.problems, field)
+
+    def shared(self, row: str, tau: float, field: str = "correct") -> Grid:
+        """Only the problems that were judged at every threshold."""
+        return {t: x[:, : self.common] for t, x in self.grid(row, tau, field).items()}
 
     def weights(self) -> Draws:
         return draws(self.grid(self.rows[0], self.main_tau))
@@ -78,6 +83,7 @@ def board(
         taus=tuple(sorted(lab.judging.taus)),
         main_tau=lab.judging.main_tau,
         problems=lab.judging.problems,
+        common=min(problems_at(lab.judging, tau) for tau in lab.judging.taus),
         records={r: [x for s in seeds if (x := record(r, s)) is not None] for r in rows},
         costs=dict(costs or {}),
         left_out=left,

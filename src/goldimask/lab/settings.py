@@ -7,7 +7,9 @@
 `presets: {smoke: {...}}` inside the file are merged over the other fields by `--preset`; words such
 as `tuning.steps=300` come last. With `judging.spread`, the test problems are divided over the seeds
 (problem i belongs to seed number i mod S): every row is still judged on the same problems with the
-same seeds, on `problems` distinct ones per task, at a fraction of the decoding.
+same seeds, on `problems` distinct ones per task, at a fraction of the decoding. Thresholds other
+than the main one may take fewer problems (`sweep_problems`, the first ones); whatever compares
+thresholds then looks at those problems alone.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class JudgingSection:
     spread: bool = False  # divide the problems over the seeds
     taus: tuple[float, ...] = (0.7, 0.9)
     main_tau: float = 0.9  # of the tables in the paper's form
+    sweep_problems: int | None = None  # per task, at the other thresholds; None: all
     block: int = 32
     batch_size: int = 32
     heldout: int = 200  # examples of the held-out loss
@@ -133,7 +136,8 @@ def check(lab: Lab, source: str = "lab") -> Lab:
         )
     if any(not 0 < tau <= 1 for tau in judging.taus):
         raise GoldimaskError(f"{source}: judging.taus: confidences lie in (0, 1]")
-    if judging.problems < len(lab.seeds) or judging.heldout < 1:
+    fewest = min(judging.problems, judging.sweep_problems or judging.problems)
+    if fewest < len(lab.seeds) or judging.heldout < 1:
         raise GoldimaskError(
             f"{source}: judging: at least one problem per seed and one held-out example"
         )
@@ -186,6 +190,14 @@ def tasks_of(lab: Lab) -> tuple[str, ...]:
 def shard(lab: Lab, seed: int) -> tuple[int, int]:
     """(first, every) of the problems that belong to a seed."""
     return (lab.seeds.index(seed), len(lab.seeds)) if lab.judging.spread else (0, 1)
+
+
+def problems_at(judging: JudgingSection, tau: float) -> int:
+    """Test problems per task at a threshold."""
+    few = judging.sweep_problems
+    if few is None or tau == judging.main_tau:
+        return judging.problems
+    return min(few, judging.problems)
 
 
 def lab_dict(lab: Lab) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from goldimask.eval.stats import spread
 from goldimask.eval.tables import render, results_table
-from goldimask.lab.paired import Difference, difference, frontier, mean, relative
+from goldimask.lab.paired import Difference, difference, draws, frontier, mean, relative
 from goldimask.lab.scores import Board, known, short
 from goldimask.lab.settings import BASE, BASELINES
 from goldimask.lab.sheets import Sheet
@@ -109,6 +109,12 @@ def setting(board: Board) -> str:
     )
 
 
+def fewer(board: Board) -> str:
+    if board.common == board.problems:
+        return ""
+    return f" Comparisons over thresholds use {board.common} problems per task."
+
+
 def main_sheet(board: Board, name: str, title: str, rows: tuple[str, ...]) -> Sheet:
     """The paper's results table over some of the rows."""
     scores = {row: board.by_seed(row, board.main_tau) for row in rows}
@@ -139,8 +145,8 @@ def decoding_sheet(board: Board) -> Sheet:
     for row in board.rows:
         cells = [row]
         for tau in board.taus:
-            cells.append(f"{100 * mean(board.grid(row, tau)):.1f}")
-            cells.append(f"{mean(board.grid(row, tau, 'steps')):.2f}")
+            cells.append(f"{100 * mean(board.shared(row, tau)):.1f}")
+            cells.append(f"{mean(board.shared(row, tau, 'steps')):.2f}")
         cells.append(plus_minus(board.heldout(row, "nll"), 4))
         cells += [f"{spread(board.heldout(row, x)).mean:.3f}" for x in ("confident", "lost")]
         for name in ("n_eff_ratio", "kept_ratio"):
@@ -153,7 +159,7 @@ def decoding_sheet(board: Board) -> Sheet:
         f"{setting(board)}. Accuracy (%) and decoding steps by threshold, averages over tasks; "
         "held-out NLL of content tokens at t = .25, .5, .75 (± SD over seeds) with the shares of "
         "confident and lost ones; effective share of the targets; targets kept over K; CPU time "
-        "of a training step relative to Vanilla."
+        f"of a training step relative to Vanilla.{fewer(board)}"
     )
     return Sheet(
         sheet_name(board, "decoding"), "Decoding, held-out loss and cost", tuple(columns),
@@ -205,8 +211,8 @@ def frontier_sheets(board: Board) -> list[Sheet]:
     """Accuracy at equal steps against Vanilla with another threshold."""
     if len(board.taus) < 2:
         return []
-    weights = board.weights()
-    both = {r: {t: (board.grid(r, t), board.grid(r, t, "steps")) for t in board.taus}
+    weights = draws(board.shared("vanilla", board.main_tau))
+    both = {r: {t: (board.shared(r, t), board.shared(r, t, "steps")) for t in board.taus}
             for r in board.rows}  # fmt: skip
     rows = []
     for row in board.rows:
@@ -221,6 +227,7 @@ def frontier_sheets(board: Board) -> list[Sheet]:
         f"{board.backbone}: accuracy minus Vanilla's accuracy at the same mean number of steps, "
         "with Vanilla's threshold chosen for it (linear between measured thresholds); points, 95 % "
         "bootstrap over problems and seeds. outside: Vanilla does not reach that number of steps."
+        f"{fewer(board)}"
     )
     columns = ("method", *(f"at {tau:g}" for tau in board.taus))
     return [

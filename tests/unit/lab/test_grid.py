@@ -15,7 +15,15 @@ from goldimask.lab import grid
 from goldimask.lab.cache import cell_key
 from goldimask.lab.data import heldout_examples, heldout_rows, training_rows
 from goldimask.lab.grid import plan, run_grid
-from goldimask.lab.settings import Cell, JudgingSection, Lab, TuningSection, cells, load_lab
+from goldimask.lab.settings import (
+    Cell,
+    JudgingSection,
+    Lab,
+    TuningSection,
+    cells,
+    check,
+    load_lab,
+)
 
 JUDGING = JudgingSection(
     tasks=("tiny-sort",), problems=4, taus=(0.005, 0.02), main_tau=0.02, heldout=5
@@ -183,3 +191,14 @@ def test_command_line(lab: Lab, small_model: Path, tmp_path: Path) -> None:
     assert json.loads(again.stdout.strip().splitlines()[-1])["cells"]["reused"] == 3
     planned = CliRunner().invoke(app, [*words, "--plan"])
     assert json.loads(planned.stdout.strip().splitlines()[-1])["waiting"] == 0
+
+
+def test_other_thresholds_may_take_fewer_problems(lab: Lab, tmp_path: Path) -> None:
+    few = replace(lab, rows=("base",), judging=replace(JUDGING, sweep_problems=2))
+    (record,) = run_grid(few, plan(few, tmp_path)).records.values()
+    counts = {tau: len(found["tiny-sort"]["correct"]) for tau, found in record["tasks"].items()}
+    assert counts == {"0.005": 2, "0.02": 4}
+    cell = cells(few)[0]
+    assert cell_key(few, cell) != cell_key(lab, cell)
+    with pytest.raises(GoldimaskError, match="per seed"):
+        check(replace(few, seeds=(0, 1, 2)))

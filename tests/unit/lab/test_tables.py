@@ -187,3 +187,22 @@ def test_tables_are_put_into_a_document(tmp_path: Path) -> None:
     page.write_text("<!-- lab: run/nothing -->\n<!-- end -->\n")
     with pytest.raises(GoldimaskError, match="no table"):
         fill(page, tmp_path)
+
+
+def test_thresholds_are_compared_on_common_problems() -> None:
+    """At the loose threshold only the first 20 problems are judged, all of them right."""
+    judging = JudgingSection(problems=PROBLEMS, taus=(0.7, 0.9), tasks=TASKS, sweep_problems=20)
+    wanted = lab(judging=judging, seeds=(0,))
+    some = records(wanted)
+    for one in some.values():
+        for part in one["tasks"]["0.7"].values():
+            part.update(correct="1" * 20, steps=part["steps"][:20])
+    found = board(wanted, some, "tiny")
+    assert found is not None and found.common == 20 and found.problems == 60
+    assert mean(found.grid("vanilla", 0.9)) == pytest.approx(0.4)
+    assert mean(found.shared("vanilla", 0.9)) == pytest.approx(1.0)  # the first 24 are right
+    made = {s.name: s for s in sheets(found)}
+    assert "20 problems per task" in made["frontier-tiny"].note
+    row = next(r for r in made["decoding-tiny"].rows if r[0] == "vanilla")
+    assert row[1:5] == ("100.0", "15.00", "100.0", "20.00")
+    assert "60 problems per task" in made["main-tiny"].note
