@@ -12,6 +12,8 @@ from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from goldimask.backbones.attention import IMPLEMENTATIONS
+from goldimask.backbones.lastblock import prepare_last_block
+from goldimask.backbones.norms import prepare_norms
 from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
 from goldimask.errors import GoldimaskError
 
@@ -62,6 +64,8 @@ class DreamForDiffusion(Qwen2ForCausalLM):
         super().__init__(config)
         name = config._attn_implementation
         config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
+        prepare_last_block(self)
+        prepare_norms(self)
 
     def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
         """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""

@@ -22,6 +22,8 @@ from transformers.core_model_loading import WeightRenaming
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from goldimask.backbones.attention import IMPLEMENTATIONS
+from goldimask.backbones.lastblock import prepare_last_block
+from goldimask.backbones.norms import prepare_norms
 from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
 from goldimask.errors import GoldimaskError
 
@@ -210,6 +212,8 @@ class LLaDAForDiffusion(LlamaForCausalLM):
             self.model.rotary_emb = FullPrecisionRotaryEmbedding(config)
         name = config._attn_implementation
         config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
+        prepare_last_block(self)
+        prepare_norms(self)
 
     def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
         """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""

@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.utils.generic import ModelOutput
 
 from goldimask.backbones.attention import SDPA, AttentionTap
+from goldimask.backbones.lastblock import can_trim, scored_rows
 from goldimask.backbones.liger import liger_logp
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal, Signals
@@ -80,10 +81,15 @@ def diffusion_forward(
     logits_mask: Tensor | None = None,
     tap_layer: int | None = None,
     tap_rows: Tensor | None = None,
+    tap_scored: bool = False,
     tap_received: bool = False,
     **kwargs: Any,
 ) -> DiffusionOutput:
-    """The forward pass of both families; `score_mask`, `logits_mask` [B, T] select tokens."""
+    """The forward pass of both families; `score_mask`, `logits_mask` [B, T] select tokens.
+
+    `tap_scored` promises that `tap_rows` are the rows that score `score_mask`. When scores are all
+    that is asked for, the last block runs for their rows alone (`lastblock.py`).
+    """
     if labels is not None:
         raise GoldimaskError("labels: a diffusion backbone has no built-in loss; use MaskedStep")
     valid = attention_mask if attention_mask is not None and attention_mask.ndim == 2 else None
@@ -93,12 +99,26 @@ def diffusion_forward(
     if tap_layer is not None:
         tap = AttentionTap(tap_layer, tap_rows, valid, tap_received, score_mb)
         kwargs["tap"] = tap
+    if score_mask is not None and score_ids is None:
+        raise GoldimaskError("score_mask: needs score_ids, the tokens to be scored")
     if valid is not None and past_key_values is None:
         if position_ids is None:  # count real tokens, so that left padding changes nothing
             position_ids = (valid.long().cumsum(1) - 1).clamp_min_(0)
         if model.config._attn_implementation == SDPA:  # a view: no [B, T, T] mask, no device sync
             b, t = valid.shape
             attention_mask = valid.bool()[:, None, None, :].expand(b, 1, t, t)
+    shift = bool(model.config.logit_shift)
+    scored, rows = None, None
+    if score_mask is not None:
+        scored = find_scored(score_mask, shift)
+        tapped = tap is not None and tap.layer == model.config.num_hidden_layers - 1
+        free = logits_mask is None and past_key_values is None
+        if tapped:  # the tap must find its rows among those that are left
+            free = free and tap_scored and not tap_received
+        if free and can_trim(model, attention_mask, kwargs):
+            rows = kwargs["scored_rows"] = scored_rows(*scored, *score_mask.shape)
+        if tap is not None:
+            tap.narrowed = tapped and rows is not None
     base = model.model(
         input_ids=input_ids,
         attention_mask=attention_mask,
@@ -114,12 +134,10 @@ def diffusion_forward(
     )
     if tap is not None:
         out.attention, out.received = tap.attention, tap.received
-    shift = bool(model.config.logit_shift)
-    if score_mask is not None:
-        if score_ids is None:
-            raise GoldimaskError("score_mask: needs score_ids, the tokens to be scored")
-        out.logp, out.entropy = score_positions(
-            h, model.lm_head, score_ids, score_mask, shift, score_entropy, score_mb, score_kernel
+    if score_mask is not None and score_ids is not None and scored is not None:
+        wanted = h if rows is not None else h.reshape(-1, h.shape[-1]).index_select(0, scored[1])
+        out.logp, out.entropy = score_rows(
+            wanted, model.lm_head, score_ids, scored[0], score_entropy, score_mb, score_kernel
         )
     if logits_mask is not None:
         rows = predictor_rows(logits_mask.reshape(-1).nonzero().squeeze(1), shift, h.shape[1])
@@ -147,9 +165,28 @@ def score_positions(
     kernel: Kernel = "torch",
 ) -> tuple[Tensor, Tensor | None]:
     """log p (and entropy) of `ids` at `mask`, zero elsewhere; on the graph even if empty."""
-    b, t, d = h.shape
-    positions = mask.reshape(-1).nonzero().squeeze(1)  # [M], the only device sync
-    rows = h.reshape(-1, d).index_select(0, predictor_rows(positions, shift, t))
+    positions, source = find_scored(mask, shift)
+    rows = h.reshape(-1, h.shape[-1]).index_select(0, source)
+    return score_rows(rows, head, ids, positions, entropy, budget_mb, kernel)
+
+
+def find_scored(mask: Tensor, shift: bool) -> tuple[Tensor, Tensor]:
+    """Flat positions [M] of a mask [B, T], and the flat rows that predict them."""
+    positions = mask.reshape(-1).nonzero().squeeze(1)  # waits for the device
+    return positions, predictor_rows(positions, shift, mask.shape[1])
+
+
+def score_rows(
+    rows: Tensor,  # [M, D]
+    head: nn.Module,
+    ids: Tensor,  # [B, T]
+    positions: Tensor,  # [M] flat
+    entropy: bool = False,
+    budget_mb: float = BUDGET_MB,
+    kernel: Kernel = "torch",
+) -> tuple[Tensor, Tensor | None]:
+    """As `score_positions`, from the hidden rows that predict the positions."""
+    b, t = ids.shape
     targets = ids.reshape(-1).index_select(0, positions)
     if kernel == "liger" and not entropy:  # the fused kernel has no entropy
         return spread(liger_logp(rows, targets, head), positions, b, t), None
@@ -229,6 +266,7 @@ class TokenScorer:
         if Signal.ATTENTION in want:
             rows = candidate_rows(hidden)
             asked["tap_rows"] = self.query_rows(rows)
+            asked["tap_scored"] = not self.shift or self.attention_rows == "predictor"
         if Signal.RECEIVED in want:
             asked["tap_received"] = True
         if asked:

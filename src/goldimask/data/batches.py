@@ -20,7 +20,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.types import Batch, Example
 
-WINDOW = 16  # global batches per sorted window
+WINDOW = 32  # global batches per sorted window
 
 
 def collate(
