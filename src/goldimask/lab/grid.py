@@ -163,8 +163,9 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
     with one_thread():
         backbone = load_backbone(waiting[0].backbone, dtype="float32", device="cpu")
         tasks = [cached_task(name, judging.problems) for name in names]
-        began = time.process_time()
         options = {"tau": judging.main_tau, "block": judging.block}
+        evaluate(backbone, tasks[:1], options=options, seeds=[0], limit=1)  # compiles, loads
+        began = time.process_time()
         evaluate(backbone, tasks, options=options, seeds=[0], limit=few, batch_size=few)
         problem = (time.process_time() - began) / (few * len(names))
         short = replace(lab, tuning=replace(lab.tuning, steps=steps + 1))
