@@ -23,7 +23,7 @@ import torch
 
 from goldimask.decode.caches import Store, cached_logits
 from goldimask.decode.forward import Decodable, exact_logits
-from goldimask.decode.lean import lean_logits, lean_parts
+from goldimask.decode.fused import lean_parts
 from goldimask.decode.prompts import check_lengths, make_settings, render, sample_ids
 from goldimask.decode.rows import Row, advance, commit, new_row, prepare, window
 from goldimask.decode.rules import Decoder
@@ -130,7 +130,9 @@ def model_call(backbone: Decodable, settings: Settings, prompt: int, store: Stor
     if settings.engine == "auto":
         lean = lean_parts(backbone, prompt + settings.length)
         if lean is not None:
-            return partial(lean_logits, lean, settings=settings, mask_id=backbone.mask_id)
+            from goldimask.decode.lean import Pass, lean_logits  # imports numba
+
+            return partial(lean_logits, Pass(lean), settings=settings, mask_id=backbone.mask_id)
     return partial(exact_logits, backbone, settings=settings)
 
 

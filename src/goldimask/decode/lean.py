@@ -1,245 +1,230 @@
-"""The exact forward pass of one example, for small models on a CPU in float32.
+"""The exact forward pass of one example, for small models on a CPU in float32 (`fused`).
 
 The function of the model's own forward, arranged for one canvas and the rows that are asked for:
 
-    norm gains    folded into the projections that follow:  W (g * x / rms) = (W diag g)(x / rms)
-    q, k, v       one product; heads of q and k interleaved, so that RoPE is a complex product
-    block 1       q, k, v depend on the token alone: a table over the vocabulary, looked up
+    block 1       queries, keys and values are looked up by token
     block L       keys and values of all T rows; queries, output, MLP, norm and head of the n
                   predicting rows alone (every other block needs all its rows)
+    between the matrix products there is one loop each (`kernels`), and no allocation
 
 Nothing is approximated; sums run in another order, so logits agree with the model's to rounding.
-Adapters are included: a projection's matrix is read off by applying it to the identity. Examples
-are not padded into a batch: one canvas fills a core, and an example's numbers are bit for bit the
-same in any batch. Large models, accelerators, other precisions and wrapped models take
-`forward.exact_logits`.
+Examples are not padded into a batch: one canvas fills a core, and an example's numbers are bit for
+bit the same in any batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from goldimask.decode.forward import Decodable
+from goldimask.decode import kernels
+from goldimask.decode.fused import Affine, Block, Lean, times
 from goldimask.decode.rows import Row
 from goldimask.decode.types import Settings
 
-LARGEST = 100_000_000  # parameters; the fused copies double the memory
-TABLE = 4096  # largest vocabulary with a table for the first block
-
-Affine = tuple[Tensor, Tensor | None]  # weight, [out, in] while fusing and [in, out] after; bias
+LANES = 8  # rows of keys are padded to whole vectors
+MOST_ARENAS = 100
 
 
-@dataclass(frozen=True)
-class Block:
-    """One transformer block, fused."""
+class Pair(NamedTuple):
+    """The same memory for both libraries."""
 
-    q: Affine
-    kv: Affine
-    qkv: Affine
-    out: Affine
-    gate: Affine
-    up: Affine
-    down: Affine
-    heads: int
-    kv_heads: int
-    size: int  # of a head
-    scaling: float
-    eps: float
+    t: Tensor
+    n: np.ndarray
+
+
+def pair(*shape: int) -> Pair:
+    made = torch.zeros(shape)
+    return Pair(made, made.numpy())
 
 
 @dataclass(frozen=True)
-class Lean:
-    """A model in this form."""
+class Keys:
+    """Keys, values and what precedes them, of T positions."""
 
-    embed: Tensor  # [V, D]
-    blocks: tuple[Block, ...]
-    head: Affine
-    eps: float
-    cis: Tensor  # [T, 1, d/2] complex, cos + i sin
-    table: Tensor | None  # [V, (H + 2 H_kv) d]: q, k, v of the first block
-    shift: bool
+    h: Pair  # [T, D]
+    kv: Pair  # [T, 2 H_kv d]
+    k: Pair  # [H_kv, W, d], W >= T
+    v: Pair  # [H_kv, W, d]
+    at: np.ndarray  # [T] 0, 1, ...
 
 
-@torch.inference_mode()
-def lean_parts(backbone: Decodable, width: int) -> Lean | None:
-    """The fused model if this pass serves the backbone, else None. Expects evaluation mode."""
-    model = plain_model(backbone.model)
-    if model is None:
-        return None
-    body = model.model
-    blocks = tuple(fuse(layer) for layer in body.layers)
-    embed = body.embed_tokens.weight
-    cos, sin = body.rotary_emb(torch.empty(0), torch.arange(width)[None])  # [1, T, d], halves alike
-    half = cos.shape[-1] // 2
-    first = blocks[0]
-    return Lean(
-        embed=embed,
-        blocks=blocks,
-        head=transposed(scaled(dense(model.lm_head), body.norm.weight)),
-        eps=body.norm.variance_epsilon,
-        cis=torch.complex(cos[0, :, None, :half], sin[0, :, None, :half]),
-        table=times(unit(embed, first.eps), first.qkv) if len(embed) <= TABLE else None,
-        shift=backbone.shift,
+@dataclass(frozen=True)
+class Scores:
+    """Queries of n rows, their scores against W keys, and what follows."""
+
+    q: Pair  # [H, n, d]
+    s: Pair  # [H_kv, g n, W] with g query heads to a key head
+    share: np.ndarray  # [H n]
+
+    @property
+    def grouped(self) -> Tensor:
+        return self.q.t.view(self.s.t.shape[0], -1, self.q.t.shape[2])
+
+    @property
+    def flat(self) -> np.ndarray:
+        return self.s.n.reshape(-1, self.s.n.shape[2])
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Everything else of n rows."""
+
+    qkv: Pair  # [n, (H + 2 H_kv) d]
+    o: Pair  # [H, n, d]
+    mix: Pair  # [n, H d]
+    h: Pair  # [n, D]
+    both: Pair  # [n, 2 F]
+    act: Pair  # [n, F]
+
+
+class Arena(NamedTuple):
+    scores: Scores
+    rest: Rest
+
+
+@dataclass
+class Pass:
+    """A fused model and its scratch memory."""
+
+    lean: Lean
+    keys: dict[int, Keys] = field(default_factory=dict)
+    arenas: dict[tuple[int, int], Arena] = field(default_factory=dict)
+
+
+def new_keys(block: Block, width: int, size: int) -> Keys:
+    d, heads = block.size, block.kv_heads
+    padded = -(-size // LANES) * LANES
+    return Keys(
+        h=pair(size, width),
+        kv=pair(size, 2 * heads * d),
+        k=pair(heads, padded, d),
+        v=pair(heads, padded, d),
+        at=np.arange(size),
     )
 
 
-def plain_model(model: Any) -> Any | None:
-    """The stock model under an adapter, if it is small, float32 and on the CPU."""
-    from goldimask.backbones.dream import DreamForDiffusion
-    from goldimask.backbones.llada import LLaDAForDiffusion
-
-    if hasattr(model, "get_base_model"):  # PEFT
-        model = model.get_base_model()
-    if type(model) not in (LLaDAForDiffusion, DreamForDiffusion):
-        return None
-    parameters = list(model.parameters())
-    served = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters)
-    small = sum(p.numel() for p in parameters) <= LARGEST
-    return model if served and small and model.config.hidden_act == "silu" else None
-
-
-def fuse(layer: Any) -> Block:
-    attention, mlp = layer.self_attn, layer.mlp
-    size = attention.head_dim
-    before, after = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
-    q = scaled(interleaved(dense(attention.q_proj), size), before)
-    k = scaled(interleaved(dense(attention.k_proj), size), before)
-    kv = stacked(k, scaled(dense(attention.v_proj), before))
-    return Block(
-        q=transposed(q),
-        kv=transposed(kv),
-        qkv=transposed(stacked(q, kv)),
-        out=transposed(dense(attention.o_proj)),
-        gate=transposed(scaled(dense(mlp.gate_proj), after)),
-        up=transposed(scaled(dense(mlp.up_proj), after)),
-        down=transposed(dense(mlp.down_proj)),
-        heads=len(q[0]) // size,
-        kv_heads=len(k[0]) // size,
-        size=size,
-        scaling=attention.scaling,
-        eps=layer.input_layernorm.variance_epsilon,
+def new_scores(block: Block, rows: int, size: int) -> Scores:
+    padded = -(-size // LANES) * LANES
+    group = block.heads // block.kv_heads
+    return Scores(
+        q=pair(block.heads, rows, block.size),
+        s=pair(block.kv_heads, group * rows, padded),
+        share=np.zeros(block.heads * rows, np.float32),
     )
 
 
-def dense(module: Any) -> Affine:
-    """Matrix and bias of an affine module, whatever it is made of."""
-    if type(module) is nn.Linear:
-        return module.weight, module.bias
-    zero = module(torch.zeros(1, module.in_features))  # [1, out]
-    weight = (module(torch.eye(module.in_features)) - zero).t().contiguous()
-    return weight, zero[0] if zero.any() else None
-
-
-def transposed(affine: Affine) -> Affine:
-    return affine[0].t().contiguous(), affine[1]
-
-
-def scaled(affine: Affine, gain: Tensor) -> Affine:
-    return affine[0] * gain, affine[1]
-
-
-def stacked(a: Affine, b: Affine) -> Affine:
-    if a[1] is None and b[1] is None:
-        return torch.cat([a[0], b[0]]), None
-    biases = [w.new_zeros(len(w)) if bias is None else bias for w, bias in (a, b)]
-    return torch.cat([a[0], b[0]]), torch.cat(biases)
-
-
-def interleaved(affine: Affine, size: int) -> Affine:
-    """Rows of each head from (first half, second half) to pairs; q k^T does not change."""
-    order = torch.arange(len(affine[0])).view(-1, 2, size // 2).transpose(1, 2).reshape(-1)
-    return affine[0][order], None if affine[1] is None else affine[1][order]
+def arena(work: Pass, rows: int, size: int) -> tuple[Keys, Scores, Rest]:
+    """Scratch for `rows` queries against `size` keys."""
+    block, width = work.lean.blocks[0], work.lean.embed.shape[1]
+    if len(work.arenas) > MOST_ARENAS:
+        work.arenas.clear()
+        work.keys.clear()
+    if size not in work.keys:
+        work.keys[size] = new_keys(block, width, size)
+    if (rows, size) not in work.arenas:
+        hidden = block.down[0].shape[0]
+        rest = Rest(
+            qkv=pair(rows, block.qkv[0].shape[1]),
+            o=pair(block.heads, rows, block.size),
+            mix=pair(rows, block.heads * block.size),
+            h=pair(rows, width),
+            both=pair(rows, 2 * hidden),
+            act=pair(rows, hidden),
+        )
+        work.arenas[rows, size] = Arena(new_scores(block, rows, size), rest)
+    found = work.arenas[rows, size]
+    return work.keys[size], found.scores, found.rest
 
 
 def lean_logits(
-    lean: Lean, rows: Sequence[Row], windows: Sequence[np.ndarray], settings: Settings, mask_id: int
+    work: Pass, rows: Sequence[Row], windows: Sequence[np.ndarray], settings: Settings, mask_id: int
 ) -> Tensor:
     """[n, V] logits of all windows in order, like `forward.exact_logits`."""
     tables = []
     for row, where in zip(rows, windows, strict=True):
-        wanted = torch.from_numpy(row.prompt + where)
-        if lean.shift:
-            wanted = (wanted - 1).clamp_min(0)
-        logits = one(lean, torch.from_numpy(row.canvas), wanted)
+        wanted = row.prompt + where
+        if work.lean.shift:
+            wanted = np.maximum(wanted - 1, 0)
+        logits = one(work, row.canvas, wanted)
         if settings.cfg:
             blind = row.canvas.copy()
             blind[: row.prompt] = mask_id
-            free = one(lean, torch.from_numpy(blind), wanted)
+            free = one(work, blind, wanted)
             logits = free + (settings.cfg + 1) * (logits - free)
         tables.append(logits)
     return tables[0] if len(tables) == 1 else torch.cat(tables)
 
 
-def one(lean: Lean, ids: Tensor, wanted: Tensor) -> Tensor:
-    """Logits of the rows `wanted` [n] of the canvas `ids` [T]: [n, V]."""
-    size = ids.shape[0]
+def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray) -> Tensor:
+    """Logits of the rows `wanted` [n] of a canvas [T]: [n, V]."""
+    lean, size = work.lean, len(canvas)
+    ids = torch.from_numpy(canvas)
+    keys, scores, rest = arena(work, size, size)
     x = F.embedding(ids, lean.embed)  # [T, D]; faster than indexing
-    cis = lean.cis[:size]
     for i, block in enumerate(lean.blocks[:-1]):
         if i == 0 and lean.table is not None:
-            qkv = F.embedding(ids, lean.table)
+            qkv = F.embedding(ids, lean.table).numpy()
         else:
-            qkv = times(unit(x, block.eps), block.qkv)
-        cut = (block.heads + block.kv_heads) * block.size
-        qk = rotate(qkv[:, :cut], cis, block.size)
-        q, k = qk[:, : block.heads], qk[:, block.heads :]
-        x = finish(block, x, q, k, qkv[:, cut:].view(size, -1, block.size))
-    block = lean.blocks[-1]
-    h = unit(x, block.eps)
-    kv = times(h, block.kv)
-    cut = block.kv_heads * block.size
-    k, v = rotate(kv[:, :cut], cis, block.size), kv[:, cut:].view(size, -1, block.size)
-    q = rotate(times(h.index_select(0, wanted), block.q), cis[wanted], block.size)
-    x = finish(block, x.index_select(0, wanted), q, k, v)
-    return times(unit(x, lean.eps), lean.head)
+            kernels.unit(x.numpy(), block.eps, rest.h.n)
+            times(rest.h.t, block.qkv, rest.qkv.t)
+            qkv = rest.qkv.n
+        spread(lean, block, qkv, keys.at, scores.q, keys)
+        attend(block, scores, keys, rest)
+        x = finish(block, x, rest)
+    return last(work, x, wanted, keys)
 
 
-def finish(block: Block, x: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention, output projection and MLP of the rows of q."""
-    mixed = F.scaled_dot_product_attention(
-        q.transpose(0, 1)[None],
-        k.transpose(0, 1)[None],
-        v.transpose(0, 1)[None],
-        scale=block.scaling,
-        enable_gqa=block.heads != block.kv_heads,
-    )
-    x = plus(x, mixed[0].transpose(0, 1).flatten(1), block.out)
-    h = unit(x, block.eps)
-    gated = F.silu(times(h, block.gate), inplace=True).mul_(times(h, block.up))
-    return plus(x, gated, block.down)
+def last(work: Pass, x: Tensor, wanted: np.ndarray, keys: Keys) -> Tensor:
+    """The last block of the wanted rows alone, and the head. x [T, D] -> [n, V]."""
+    lean, block = work.lean, work.lean.blocks[-1]
+    _, scores, rest = arena(work, len(wanted), len(x))
+    kernels.unit(x.numpy(), block.eps, keys.h.n)
+    times(keys.h.t, block.kv, keys.kv.t)
+    kernels.rotate(keys.kv.n, 0, lean.cos, lean.sin, keys.at, keys.at, kernels.ONE, keys.k.n)
+    kernels.place(keys.kv.n, block.kv_heads * block.size, keys.at, keys.v.n)
+    rows = torch.from_numpy(wanted)
+    q = times(keys.h.t.index_select(0, rows), block.q).numpy()
+    at = np.arange(len(wanted))
+    kernels.rotate(q, 0, lean.cos, lean.sin, wanted, at, block.scaling, scores.q.n)
+    attend(block, scores, keys, rest)
+    x = finish(block, x.index_select(0, rows), rest)
+    kernels.unit(x.numpy(), lean.eps, rest.h.n)
+    return times(rest.h.t, lean.head)
 
 
-def times(h: Tensor, affine: Affine) -> Tensor:
-    """W h + b"""
-    weight, bias = affine
-    return torch.mm(h, weight) if bias is None else torch.addmm(bias, h, weight)
+def spread(lean: Lean, block: Block, qkv: np.ndarray, at: np.ndarray, q: Pair, keys: Keys) -> None:
+    """Rows [n, (H + 2 H_kv) d] at positions `at` [n] -> rotated queries and keys, and values."""
+    queries, width = block.heads * block.size, block.kv_heads * block.size
+    kernels.rotate(qkv, 0, lean.cos, lean.sin, at, at, block.scaling, q.n)
+    kernels.rotate(qkv, queries, lean.cos, lean.sin, at, at, kernels.ONE, keys.k.n)
+    kernels.place(qkv, queries + width, at, keys.v.n)
+
+
+def attend(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
+    """softmax(q k^T) v of every head, into `rest.mix`."""
+    torch.bmm(scores.grouped, keys.k.t.transpose(1, 2), out=scores.s.t)
+    kernels.soften(scores.flat, len(keys.at), scores.share)
+    torch.bmm(scores.s.t, keys.v.t, out=rest.o.t.view(block.kv_heads, -1, block.size))
+    kernels.merge(rest.o.n, scores.share, rest.mix.n)
+
+
+def finish(block: Block, x: Tensor, rest: Rest) -> Tensor:
+    """Output projection and MLP, after `rest.mix` was filled."""
+    x = plus(x, rest.mix.t, block.out)
+    kernels.unit(x.numpy(), block.eps, rest.h.n)
+    times(rest.h.t, block.gate_up, rest.both.t)
+    kernels.gate(rest.both.n, rest.act.n)
+    return plus(x, rest.act.t, block.down)
 
 
 def plus(x: Tensor, h: Tensor, affine: Affine) -> Tensor:
-    """x + W h + b"""
-    out = torch.addmm(x, h, affine[0])
-    return out if affine[1] is None else out + affine[1]
-
-
-def unit(x: Tensor, eps: float) -> Tensor:
-    """x / rms(x); a product with a vector of ones sums faster than a reduction at this size"""
-    return x * torch.mm(x * x, averages(x.shape[1])).add_(eps).rsqrt_()
-
-
-@cache
-def averages(width: int) -> Tensor:
-    return torch.full((width, 1), 1 / width)
-
-
-def rotate(x: Tensor, cis: Tensor, size: int) -> Tensor:
-    """RoPE on interleaved heads: [T, H d] -> [T, H, d]."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, size // 2, 2)))
-    return torch.view_as_real(pairs * cis).flatten(-2)
+    """x + W h + b, in place"""
+    x.addmm_(h, affine[0])
+    return x if affine[1] is None else x.add_(affine[1])

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from goldimask.decode import decode
 from goldimask.decode.forward import exact_logits
-from goldimask.decode.lean import dense, lean_logits, lean_parts
+from goldimask.decode.fused import dense, lean_parts
+from goldimask.decode.lean import Pass, lean_logits
 from goldimask.decode.prompts import make_settings
 from goldimask.decode.rows import new_row, window
 
@@ -59,7 +60,7 @@ def test_logits_of_the_window(backbone, cfg, side):
     lean = lean_parts(backbone, max(r.length for r in rows))
     assert lean is not None
     for got in (
-        lean_logits(lean, rows, windows, settings, backbone.mask_id),
+        lean_logits(Pass(lean), rows, windows, settings, backbone.mask_id),
         exact_logits(backbone, rows, windows, settings),
     ):
         torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-4)
@@ -67,19 +68,19 @@ def test_logits_of_the_window(backbone, cfg, side):
 
 @torch.inference_mode()
 def test_lean_without_the_token_table(backbone, monkeypatch):
-    monkeypatch.setattr("goldimask.decode.lean.TABLE", 0)
+    monkeypatch.setattr("goldimask.decode.fused.TABLE", 0)
     settings, _ = make_settings("threshold", **SMALL)
     rows = rows_of(backbone, settings)
     lean = lean_parts(backbone, 100)
     assert lean is not None and lean.table is None
     windows = [window(row, settings) for row in rows]
-    got = lean_logits(lean, rows, windows, settings, backbone.mask_id)
+    got = lean_logits(Pass(lean), rows, windows, settings, backbone.mask_id)
     expected = torch.cat([whole(backbone, r, w) for r, w in zip(rows, windows, strict=True)])
     torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-4)
 
 
 def test_lean_declines_what_it_does_not_serve(backbone, monkeypatch):
-    monkeypatch.setattr("goldimask.decode.lean.LARGEST", 10)
+    monkeypatch.setattr("goldimask.decode.fused.LARGEST", 10)
     assert lean_parts(backbone, 10) is None
 
 

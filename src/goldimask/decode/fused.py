@@ -1,0 +1,153 @@
+"""A small float32 model in the form the lean pass works with.
+
+    norm gains    folded into the projections that follow:  W (g * x / rms) = (W diag g)(x / rms)
+    q, k, v       one product; so are the gate and up projections of the MLP
+    block 1       q, k, v depend on the token alone: a table over the vocabulary
+
+Nothing is approximated. Adapters are included: a projection's matrix is read off by applying it to
+the identity. Large models, accelerators, other precisions and wrapped models are declined; they
+take `forward.exact_logits`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from goldimask.decode.forward import Decodable
+
+LARGEST = 100_000_000  # parameters; the fused copies double the memory
+TABLE = 4096  # largest vocabulary with a table for the first block
+
+Affine = tuple[Tensor, Tensor | None]  # weight, [out, in] while fusing and [in, out] after; bias
+
+
+@dataclass(frozen=True)
+class Block:
+    """One transformer block, fused."""
+
+    q: Affine
+    kv: Affine
+    qkv: Affine
+    out: Affine
+    gate_up: Affine
+    down: Affine
+    heads: int
+    kv_heads: int
+    size: int  # of a head
+    scaling: np.float32
+    eps: np.float32
+
+
+@dataclass(frozen=True)
+class Lean:
+    """A model in this form."""
+
+    embed: Tensor  # [V, D]
+    blocks: tuple[Block, ...]
+    head: Affine
+    eps: np.float32
+    cos: np.ndarray  # [T, d/2]
+    sin: np.ndarray  # [T, d/2]
+    table: Tensor | None  # [V, (H + 2 H_kv) d]: q, k, v of the first block
+    shift: bool
+
+
+@torch.inference_mode()
+def lean_parts(backbone: Decodable, width: int) -> Lean | None:
+    """The fused model if this pass serves the backbone, else None. Expects evaluation mode."""
+    model = plain_model(backbone.model)
+    if model is None:
+        return None
+    body = model.model
+    blocks = tuple(fuse(layer) for layer in body.layers)
+    embed = body.embed_tokens.weight
+    cos, sin = body.rotary_emb(torch.empty(0), torch.arange(width)[None])  # [1, T, d], halves alike
+    half = cos.shape[-1] // 2
+    first = blocks[0]
+    normed = embed * (embed.square().mean(1, keepdim=True) + float(first.eps)).rsqrt()
+    return Lean(
+        embed=embed,
+        blocks=blocks,
+        head=transposed(scaled(dense(model.lm_head), body.norm.weight)),
+        eps=np.float32(body.norm.variance_epsilon),
+        cos=cos[0, :, :half].contiguous().numpy(),
+        sin=sin[0, :, :half].contiguous().numpy(),
+        table=times(normed, first.qkv) if len(embed) <= TABLE else None,
+        shift=backbone.shift,
+    )
+
+
+def plain_model(model: Any) -> Any | None:
+    """The stock model under an adapter, if it is small, float32 and on the CPU."""
+    from goldimask.backbones.dream import DreamForDiffusion
+    from goldimask.backbones.llada import LLaDAForDiffusion
+
+    if hasattr(model, "get_base_model"):  # PEFT
+        model = model.get_base_model()
+    if type(model) not in (LLaDAForDiffusion, DreamForDiffusion):
+        return None
+    parameters = list(model.parameters())
+    served = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in parameters)
+    small = sum(p.numel() for p in parameters) <= LARGEST
+    return model if served and small and model.config.hidden_act == "silu" else None
+
+
+def fuse(layer: Any) -> Block:
+    attention, mlp = layer.self_attn, layer.mlp
+    size = attention.head_dim
+    before, after = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
+    q, k = scaled(dense(attention.q_proj), before), scaled(dense(attention.k_proj), before)
+    kv = stacked(k, scaled(dense(attention.v_proj), before))
+    return Block(
+        q=transposed(q),
+        kv=transposed(kv),
+        qkv=transposed(stacked(q, kv)),
+        out=transposed(dense(attention.o_proj)),
+        gate_up=transposed(
+            stacked(scaled(dense(mlp.gate_proj), after), scaled(dense(mlp.up_proj), after))
+        ),
+        down=transposed(dense(mlp.down_proj)),
+        heads=len(q[0]) // size,
+        kv_heads=len(k[0]) // size,
+        size=size,
+        scaling=np.float32(attention.scaling),
+        eps=np.float32(layer.input_layernorm.variance_epsilon),
+    )
+
+
+def dense(module: Any) -> Affine:
+    """Matrix and bias of an affine module, whatever it is made of."""
+    if type(module) is nn.Linear:
+        return module.weight, module.bias
+    zero = module(torch.zeros(1, module.in_features))  # [1, out]
+    weight = (module(torch.eye(module.in_features)) - zero).t().contiguous()
+    return weight, zero[0] if zero.any() else None
+
+
+def transposed(affine: Affine) -> Affine:
+    return affine[0].t().contiguous(), affine[1]
+
+
+def scaled(affine: Affine, gain: Tensor) -> Affine:
+    return affine[0] * gain, affine[1]
+
+
+def stacked(a: Affine, b: Affine) -> Affine:
+    if a[1] is None and b[1] is None:
+        return torch.cat([a[0], b[0]]), None
+    biases = [w.new_zeros(len(w)) if bias is None else bias for w, bias in (a, b)]
+    return torch.cat([a[0], b[0]]), torch.cat(biases)
+
+
+def times(h: Tensor, affine: Affine, out: Tensor | None = None) -> Tensor:
+    """W h + b"""
+    weight, bias = affine
+    if bias is None:
+        return torch.mm(h, weight) if out is None else torch.mm(h, weight, out=out)
+    made = torch.addmm(bias, h, weight)
+    return made if out is None else out.copy_(made)
