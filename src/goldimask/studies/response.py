@@ -33,6 +33,7 @@ from goldimask.types import Example, Signals
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 MIN_COUNT = 20
 DRAWS = 300
+EDGE = 0.01  # an exponent a below it is a peak at zero
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ def analyse(r: Responses, examples: int) -> dict[str, Any]:
         "targets": len(r.before),
         "bins": bins,
         "fit": None if curve is None else {"scale": curve.scale, "a": curve.a, "b": curve.b},
+        "edge": curve is not None and curve.a < EDGE,  # the curve falls from p = 0 on
         "peak": None if curve is None else curve.peak,
         "peak_interval": None if curve is None else list(interval(peaks)),
         "heldout_r2": heldout_r2(sums),

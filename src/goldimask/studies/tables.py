@@ -20,6 +20,12 @@ def study_tables(results: Sequence[Result]) -> list[Table]:
     return [table for r in results for table in makers[r["study"]](r)]
 
 
+FITS = (
+    "A p^a (1-p)^b, fitted to the profile. edge: the fitted curve has no interior peak. interior: "
+    "the best bin is above the first and the last one, 95 % intervals without zero."
+)
+
+
 def signed(x: float | None, digits: int = 3) -> str:
     return "-" if x is None else f"{x:+.{digits}f}"
 
@@ -70,7 +76,7 @@ def response_tables(r: Result) -> list[Table]:
     fits = [
         (
             name,
-            "-" if found["peak"] is None else f"{found['peak']:.3f}",
+            "-" if found["peak"] is None else f"{found['peak']:.3f}" + " (edge)" * found["edge"],
             "-"
             if found["peak_interval"] is None
             else "[{:.3f}, {:.3f}]".format(*found["peak_interval"]),
@@ -86,7 +92,7 @@ def response_tables(r: Result) -> list[Table]:
     fit_columns = ("draws", "fitted peak", "95 %", "a, b", "held-out R2", "interior")
     return [
         (title, columns, rows, note),
-        (f"Study 2: fits, {r['backbone']} on {r['corpus']}", fit_columns, fits, "Power family."),
+        (f"Study 2: fits, {r['backbone']} on {r['corpus']}", fit_columns, fits, FITS),
     ]
 
 

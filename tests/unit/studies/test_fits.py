@@ -32,13 +32,13 @@ def test_an_interior_peak_is_found_with_its_interval() -> None:
     low, high = found["peak_interval"]
     assert low < 0.25 < high and high - low < 0.1
     assert found["interior"]["holds"] and found["interior"]["bin"] in ([0.2, 0.3], [0.1, 0.2])
-    assert found["heldout_r2"] > 0.9
+    assert found["heldout_r2"] > 0.9 and not found["edge"]
     assert sum(b["targets"] for b in found["bins"]) == found["targets"] == 7200
 
 
 def test_a_falling_response_has_no_interior_peak() -> None:
     found = analyse(responses(lambda p: 0.5 * (1 - p)), 60)
-    assert not found["interior"]["holds"] and found["peak"] < 0.05
+    assert not found["interior"]["holds"] and found["peak"] < 0.05 and found["edge"]
 
 
 def test_an_unresponsive_model_has_no_interior_peak() -> None:
