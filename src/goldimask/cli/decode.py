@@ -51,6 +51,10 @@ def decode_command(
     ] = False,
     file: Annotated[Path | None, typer.Option(help="A .jsonl of prompts.")] = None,
     out: Annotated[Path | None, typer.Option(help="Answers of --file; resumed if there.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the replay of the prompt here.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="With --html: another RUN beside it; repeatable.")
+    ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Put the trace into the JSON.")] = False,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per model call.")] = 16,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, ...")] = None,
@@ -60,6 +64,8 @@ def decode_command(
     """Fill in a response with a parallel decoder; steps are model calls.
 
     `goldimask decode tiny "How many ..." --tau 0.9 --show`
+
+    `goldimask decode runs/a "How many ..." --against runs/b --html replay.html`
     """
     if (prompt is None) == (file is None):
         raise GoldimaskError("decode: give a prompt or --file, and not both")
@@ -67,6 +73,10 @@ def decode_command(
         raise GoldimaskError("decode: --file needs --out, and --out needs --file")
     if show and (file is not None or as_json):
         raise GoldimaskError("decode: --show is for one prompt, without --json")
+    if html is not None and (file is not None or show):
+        raise GoldimaskError("decode: --html is for one prompt, without --show")
+    if against and html is None:
+        raise GoldimaskError("decode: --against needs --html, the page that shows both")
     options: dict[str, Any] = {
         "decoder": decoder,
         "tau": tau,
@@ -95,6 +105,9 @@ def decode_command(
         say(f"cache '{cache}' is approximate: scores within a block use stale keys and values")
     if file is not None:
         decode_file(backbone, rows, out, run, options, trace, as_json)
+    elif html is not None:
+        models = [(run, backbone), *((r, load_run(r, device, dtype)) for r in against or ())]
+        write_replay(html, models, prompt, samples, options, trace, as_json)
     elif show:
         show_one(backbone, prompt, options)
     else:
@@ -149,6 +162,44 @@ def print_all(
     result = {"prompt": prompt, "responses": [d.record(trace) for d in found]}
     lines = [f"{d.text}\n[{described(d)}]" for d in found]
     emit(result, as_json, Text("\n\n".join(lines)))
+
+
+def write_replay(
+    path: Path,
+    models: list[tuple[str, Any]],
+    prompt: str | None,
+    samples: int,
+    options: dict[str, Any],
+    trace: bool,
+    as_json: bool,
+) -> None:
+    """Decode the prompt with every model and write the page that replays them side by side."""
+    from rich.markup import escape
+
+    from goldimask.decode import decode
+    from goldimask.report.decode_page import decode_page, decode_record
+
+    records, rows = [], []
+    for label, (run, backbone) in zip(labels([r for r, _ in models]), models, strict=True):
+        special = sorted(backbone.special_ids)
+        for i, made in enumerate(decode(backbone, [prompt] * samples, **options)):
+            name = label if samples == 1 else f"{label}, sample {i + 1}"
+            records.append(decode_record(made, backbone.tokenizer, name, special=special))
+            rows.append({"run": run, "label": name, **made.record(trace)})
+            if not as_json:
+                say(escape(f"{name}: {described(made)}"))
+    page = decode_page(path, records)
+    result = {"prompt": prompt, "responses": rows, "page": str(page)}
+    emit(result, as_json, f"page: {page} ({page.stat().st_size / 1000:.0f} KB)")
+
+
+def labels(runs: list[str]) -> list[str]:
+    """Last names, whole paths where two are alike, numbers where those are alike too."""
+    from goldimask.runs import find_run
+
+    names = [find_run(r).name for r in runs]
+    names = [n if names.count(n) == 1 else r for n, r in zip(names, runs, strict=True)]
+    return [n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names)]
 
 
 def described(d: Any) -> str:

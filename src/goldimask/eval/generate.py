@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -23,16 +23,40 @@ class Generate(Protocol):
     ) -> list[Generated]: ...
 
 
-def backbone_generate(
-    backbone: Any, decoder: str, options: Mapping[str, Any], batch_size: int
-) -> Generate:
-    """Decode through `goldimask.decode`; a raw text keeps its special tokens."""
-    from goldimask.decode import decode
+class Stream(Protocol):
+    """The same, yielding (index of the prompt, response) as responses are finished."""
 
-    def generate(
+    def __call__(
+        self, prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
+    ) -> Iterator[tuple[int, Generated]]: ...
+
+
+def in_batches(generate: Generate, batch_size: int) -> Stream:
+    """Call a `Generate` on one batch of prompts after the other."""
+
+    def stream(prompts: Sequence[str], **options: Any) -> Iterator[tuple[int, Generated]]:
+        for start in range(0, len(prompts), batch_size):
+            chunk = prompts[start : start + batch_size]
+            made = generate(chunk, **options)
+            for i, (_, response) in enumerate(zip(chunk, made, strict=True), start=start):
+                yield i, response
+
+    return stream
+
+
+def backbone_stream(
+    backbone: Any, decoder: str, options: Mapping[str, Any], batch_size: int
+) -> Stream:
+    """Decode all prompts in one running batch: who is done leaves, who waits takes its place.
+
+    A raw text keeps its special tokens.
+    """
+    from goldimask.decode import decode_iter
+
+    def stream(
         prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
-    ) -> list[Generated]:
-        decoded = decode(
+    ) -> Iterator[tuple[int, Generated]]:
+        for index, made in decode_iter(
             backbone,
             list(prompts),
             decoder=decoder,
@@ -41,10 +65,10 @@ def backbone_generate(
             prefill=prefill,
             seed=seed,
             **options,
-        )
-        if raw:
-            keep = backbone.tokenizer.decode
-            return [Generated(keep(d.tokens, skip_special_tokens=False), d.steps) for d in decoded]
-        return [Generated(d.text, d.steps) for d in decoded]
+        ):
+            text = made.text
+            if raw:
+                text = backbone.tokenizer.decode(made.tokens, skip_special_tokens=False)
+            yield index, Generated(text, made.steps)
 
-    return generate
+    return stream

@@ -1,7 +1,7 @@
 """Evaluate a model: decode, extract, judge; resumable and shardable.
 
-    for task, length, seed:  decode the samples that are not on disk yet, batch by batch,
-                             judge them, append them, aggregate everything
+    for task, length, seed:  decode the samples that are not on disk yet in one running batch,
+                             judge and append them as they finish, aggregate everything
 
 Sample i of a test set belongs to shard i mod world, so that shards are disjoint and a test set is
 spread evenly. With `out`, finished samples are found again after a kill (`records`), none is
@@ -12,13 +12,13 @@ whose protocol or task version differs is judged again from its text, not decode
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.generate import Generate, Generated, backbone_generate
+from goldimask.eval.generate import Generate, Generated, Stream, backbone_stream, in_batches
 from goldimask.eval.records import Key, Sample, Store, decoding_hash, short_hash
 from goldimask.eval.stats import pass_at_k, wilson
 from goldimask.eval.tasks import Item, Task, accepted, get_task
@@ -114,7 +114,10 @@ def evaluate(
     store = Store(out, shard[0], model_name)
     found: list[Sample] = []
     for plan, rows in zip(plans, items, strict=True):
-        make = generate or backbone_generate(backbone, decoder, plan.options, batch_size)
+        if generate is None:
+            make = backbone_stream(backbone, decoder, plan.options, batch_size)
+        else:
+            make = in_batches(generate, batch_size)
         for length in plan.lengths:
             for seed in plan.seeds:
                 cell = Cell(plan.task, length, seed, decoding_hash(decoder, plan.options))
@@ -177,7 +180,7 @@ class Cell:
 def run_cell(
     cell: Cell,
     items: Sequence[Item],
-    generate: Generate,
+    stream: Stream,
     store: Store,
     batch_size: int,
     shard: tuple[int, int],
@@ -190,9 +193,7 @@ def run_cell(
     if done and progress:
         progress(len(done))
     pending = [(i, item) for i, item in mine if cell.key(item) not in done]
-    for start in range(0, len(pending), batch_size):
-        chunk = pending[start : start + batch_size]
-        fresh = run_batch(cell, chunk, generate)
+    for fresh in decoded_groups(cell, pending, stream, batch_size):
         store.add(fresh)
         done.update({s.key: s for s in fresh})
         if progress:
@@ -200,27 +201,34 @@ def run_cell(
     return [done[cell.key(item)] for _, item in mine]
 
 
-def run_batch(cell: Cell, chunk: Sequence[tuple[int, Item]], generate: Generate) -> list[Sample]:
-    """Decode and judge one batch."""
+def decoded_groups(
+    cell: Cell, pending: Sequence[tuple[int, Item]], stream: Stream, size: int
+) -> Iterator[list[Sample]]:
+    """Decode; judged samples in groups of `size`, in the order they were finished."""
     task = cell.task
+    prompts = [task.prompt(item) for _, item in pending]
+    options = {"prefill": task.prefill, "length": cell.length, "seed": cell.seed, "raw": task.raw}
+    made: list[tuple[int, Item, Generated]] = []
     started = time.perf_counter()
-    outputs = generate(
-        [task.prompt(item) for _, item in chunk],
-        prefill=task.prefill,
-        length=cell.length,
-        seed=cell.seed,
-        raw=task.raw,
-    )
-    seconds = (time.perf_counter() - started) / max(len(chunk), 1)
+    for count, (place, response) in enumerate(stream(prompts, **options), start=1):
+        made.append((*pending[place], response))
+        if len(made) == size or count == len(pending):
+            yield judged(cell, made, (time.perf_counter() - started) / len(made))
+            made, started = [], time.perf_counter()
+
+
+def judged(cell: Cell, made: Sequence[tuple[int, Item, Generated]], seconds: float) -> list[Sample]:
+    """Samples of some responses; `seconds` is what each took to decode."""
+    task = cell.task
     blank = [
         Sample(
             *(task.name, task.version, task.protocol, item.id, i, cell.length, cell.seed),
-            *(cell.decoding, cell.key(item)[4], made.text, None, False, "", 0.0, 0.0, made.steps),
-            seconds,
+            *(cell.decoding, cell.key(item)[4], found.text, None, False, "", 0.0, 0.0),
+            *(found.steps, seconds),
         )
-        for (i, item), made in zip(chunk, outputs, strict=True)
+        for i, item, found in made
     ]
-    return judge_samples(task, [item for _, item in chunk], blank)
+    return judge_samples(task, [item for _, item, _ in made], blank)
 
 
 def judge_samples(task: Task, items: Sequence[Item], samples: Sequence[Sample]) -> list[Sample]:

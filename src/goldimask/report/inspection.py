@@ -102,7 +102,7 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
             f"{source}: method.attention_layer: 'probe' is settled by training; inspect a finished "
             "run, or add method.attention_layer=last"
         )
-    examples, _ = load_examples(recipe.data, backbone)
+    examples, _ = load_examples(recipe.data, backbone, seed=recipe.seed)
     train, _ = split(examples, recipe.data.validation, recipe.seed)
     if not 0 <= index < len(train):
         raise GoldimaskError(
