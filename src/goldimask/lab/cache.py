@@ -25,7 +25,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.lab.data import heldout_rows, problem_texts, training_rows
 from goldimask.lab.settings import Cell, Lab, lab_dict, problems_at, section, shard, tasks_of
 
-VERSION = 1  # of what a cell contains
+VERSION = 2  # of what a cell contains
 
 
 def cell_key(lab: Lab, cell: Cell) -> str:

@@ -56,17 +56,21 @@ def run_cell(
 def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
     """Fine-tune in place."""
     from goldimask.build import build_method
-    from goldimask.lab.data import to_examples, training_rows
+    from goldimask.lab.classes import Tally, classify
+    from goldimask.lab.data import clean_rows, to_examples, training_rows
     from goldimask.studies.tuning import Tuning, tune
     from goldimask.train.layers import resolve_layer
 
     method = section(lab, cell.row)
     assert method is not None
-    examples = to_examples(training_rows(lab.corpus, lab.examples, cell.seed), backbone)
+    rows = training_rows(lab.corpus, lab.examples, cell.seed)
+    examples = to_examples(rows, backbone)
+    clean = clean_rows(lab.corpus, lab.examples, cell.seed)
+    tally = Tally(classify(rows, clean, examples, backbone))
     built, layers = resolve_layer(
         build_method(method), backbone, [], examples, cell.seed, None, lambda line: None
     )
-    done = tune(backbone, examples, built, Tuning(**asdict(lab.tuning)), cell.seed)
+    done = tune(backbone, examples, built, Tuning(**asdict(lab.tuning)), cell.seed, tally)
     tail = done.losses[-10:]
     return {
         "cpu_seconds": done.cpu_seconds,
@@ -76,6 +80,7 @@ def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
         "attention_layer": built.attention_layer,
         "layer_probe": layers,
         "metrics": done.metrics,
+        "classes": tally.shares(),
     }
 
 

@@ -34,6 +34,17 @@ def training_rows(name: str, n: int, seed: int) -> list[Row]:
     return other_rows(name, n)
 
 
+def clean_rows(name: str, n: int, seed: int) -> list[Row] | None:
+    """The training rows without wrong labels; None for a corpus that has none."""
+    rows = training_rows(name, n, seed)
+    if not rows or "wrong" not in rows[0]:
+        return None
+    from goldimask.tiny.corpora import tiny_1k
+
+    words = len(rows[0]["identifiers"].split())
+    return [dict(row) for row in tiny_1k(n, seed, eta=0.0, identifiers=words)]
+
+
 @lru_cache(maxsize=16)
 def heldout_rows(name: str, n: int) -> list[Row]:
     """Rows that are never trained on."""

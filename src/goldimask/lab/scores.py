@@ -52,6 +52,11 @@ class Board:
         found = [(r["training"] or {}).get("metrics", {}).get(name) for r in self.records[row]]
         return [x for x in found if x is not None]
 
+    def share(self, row: str, kind: str, name: str) -> float | None:
+        """Mean share of a class of tokens in the candidates, targets or weight."""
+        found = [r["training"]["classes"][kind][name] for r in self.records[row] if r["training"]]
+        return sum(found) / len(found) if found else None
+
     def by_seed(self, row: str, tau: float, field: str = "correct") -> dict[int, dict[str, float]]:
         """seed -> task -> mean."""
         grid = self.grid(row, tau, field)

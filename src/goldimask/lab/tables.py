@@ -4,6 +4,7 @@ main         per task and average, mean and SD over seeds, relative change again
              baseline (paper, Table 1)
 paired       differences against Vanilla and the strongest baseline, 95 % intervals, steps too
 decoding     accuracy and steps at every threshold, held-out loss, effective targets, cost
+supervision  shares of words, numbers, wrong labels and identifiers in targets and weight
 frontier     accuracy against Vanilla's at the same number of steps
 ablations    components, priority, weighting, cap, attention layer, support scale, maximisers:
              subsets of rows in the form of the main table
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 
 from goldimask.eval.stats import spread
 from goldimask.eval.tables import render, results_table
+from goldimask.lab.classes import CLASSES
 from goldimask.lab.paired import Difference, difference, draws, frontier, mean, relative
 from goldimask.lab.scores import Board, known, short
 from goldimask.lab.settings import BASE, BASELINES
@@ -83,6 +85,8 @@ def sheets(board: Board) -> list[Sheet]:
     out = [main_sheet(board, "main", "Accuracy", board.rows), decoding_sheet(board)]
     if "vanilla" in board.rows and len(board.rows) > 1:
         out += [paired_sheet(board), *frontier_sheets(board)]
+    if any(row != BASE for row in board.rows):
+        out.append(supervision_sheet(board))
     for name, title, rows in ABLATIONS:
         found = known(board.rows, rows)
         own = [r for r in found if r not in BASELINES]
@@ -165,6 +169,27 @@ def decoding_sheet(board: Board) -> Sheet:
         sheet_name(board, "decoding"), "Decoding, held-out loss and cost", tuple(columns),
         tuple(rows), note,
     )  # fmt: skip
+
+
+def supervision_sheet(board: Board) -> Sheet:
+    """Which tokens are targets, and which carry the weight."""
+    columns = ["method"]
+    columns += [f"{kind}: {what}" for kind in CLASSES for what in ("targets", "weight")]
+    rows = []
+    for row in board.rows:
+        if row == BASE:
+            continue
+        cells = [board.share(row, k, what) for k in CLASSES for what in ("targets", "weight")]
+        rows.append((row, *("-" if x is None else f"{100 * x:.1f}" for x in cells)))
+    first = next(r for r in board.rows if r != BASE)
+    masked = [board.share(first, kind, "candidates") or 0.0 for kind in CLASSES]
+    listed = ", ".join(f"{k} {100 * x:.1f}" for k, x in zip(CLASSES, masked, strict=True))
+    note = (
+        f"{setting(board)}. Shares (%) of the targets and of the loss weight by class of token; of "
+        f"the masked tokens ({first}): {listed}."
+    )
+    return Sheet(sheet_name(board, "supervision"), "What is supervised", tuple(columns),
+                 tuple(rows), note)  # fmt: skip
 
 
 def plus_minus(values: list[float], digits: int) -> str:

@@ -25,7 +25,7 @@ from goldimask.keys import Keys
 from goldimask.methods import Method
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.step import MaskedStep
-from goldimask.types import Batch, Example
+from goldimask.types import Batch, Example, StepOutput
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def tune(
     method: Method,
     tuning: Tuning,
     seed: int,
-    after_step: Callable[[int], None] = lambda step: None,
+    watch: Callable[[StepOutput, Batch], None] = lambda out, batch: None,
 ) -> Tuned:
-    """Train the backbone in place; `after_step` is called with 1, 2, ..."""
+    """Train the backbone in place; `watch` sees every step."""
     model = backbone.model
     groups = [
         {"params": [p for p in model.parameters() if p.ndim > 1]},
@@ -89,7 +89,7 @@ def tune(
         optimiser.step()
         seconds += time.process_time() - began
         pool.add(step_metrics(out, batch))
-        after_step(number + 1)
+        watch(out, batch)
     model.eval()
     metrics = {k: v for k, v in pool.pop().items() if not k.startswith("seconds/")}
     return Tuned(seconds, tuple(losses), metrics)

@@ -202,3 +202,29 @@ def test_other_thresholds_may_take_fewer_problems(lab: Lab, tmp_path: Path) -> N
     assert cell_key(few, cell) != cell_key(lab, cell)
     with pytest.raises(GoldimaskError, match="per seed"):
         check(replace(few, seeds=(0, 1, 2)))
+
+
+def test_supervision_is_tallied_by_class(small_model: Path) -> None:
+    from goldimask.backbones import load_backbone
+    from goldimask.lab.classes import CLASSES, Tally, classify
+    from goldimask.lab.data import clean_rows, to_examples
+    from goldimask.methods import method
+    from goldimask.studies.tuning import Tuning, tune
+
+    backbone = load_backbone(small_model, dtype="float32", device="cpu")
+    rows, clean = training_rows("tiny-1k", 12, 0), clean_rows("tiny-1k", 12, 0)
+    examples = to_examples(rows, backbone)
+    kinds = classify(rows, clean, examples, backbone)
+    for row, example in zip(rows, examples, strict=True):
+        found = kinds[example.example_id]
+        assert (found == CLASSES.index("wrong")).sum() == int(row["wrong"])
+        assert (found == CLASSES.index("identifiers")).sum() == 4  # the opening word, three words
+    tally = Tally(kinds)
+    tune(backbone, examples, method("vanilla"), Tuning(steps=3, batch_size=4), 0, tally)
+    shares = tally.shares()
+    for name in ("candidates", "targets", "weight"):
+        assert sum(s[name] for s in shares.values()) == pytest.approx(1.0)
+    for share in shares.values():
+        assert share["candidates"] == pytest.approx(share["targets"])  # Vanilla reveals nothing
+    assert shares["wrong"]["weight"] > 0
+    assert clean_rows("tiny-sft", 4, 0) is None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from goldimask.errors import GoldimaskError
+from goldimask.lab.classes import CLASSES
 from goldimask.lab.output import fill, write_output
 from goldimask.lab.paired import (
     Difference,
@@ -48,6 +49,9 @@ SHARES = {"base": 0.3, "vanilla": 0.4, "cart": 0.5, "goldimask-d": 0.6, "goldima
 STEPS = {"base": 10, "vanilla": 20, "cart": 20, "goldimask-d": 15, "goldimask-d-c2": 18}
 
 
+KINDS = {k: {"candidates": 0.25, "targets": 0.3, "weight": 0.2} for k in CLASSES}
+
+
 def record(cell: Cell, wanted: Lab) -> dict:
     share = shard(wanted, cell.seed)
     tuned = cell.row != "base"
@@ -60,7 +64,7 @@ def record(cell: Cell, wanted: Lab) -> dict:
     }
     return {
         "cell": vars(cell),
-        "training": {"metrics": {"n_eff_ratio": 0.5}} if tuned else None,
+        "training": {"metrics": {"n_eff_ratio": 0.5}, "classes": KINDS} if tuned else None,
         "heldout": {"nll": 0.3 + cell.seed / 100, "confident": 0.8, "lost": 0.01, "targets": 9},
         "tasks": tasks,
         "cpu_seconds": {"all": 1.0, "decoding": 0.5},
@@ -134,6 +138,7 @@ def test_tables_need_their_rows() -> None:
         "decoding-tiny",
         "paired-tiny",
         "frontier-tiny",
+        "supervision-tiny",
     }
 
 
