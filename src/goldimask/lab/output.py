@@ -2,13 +2,14 @@
 
     cells/*.json   tables/*.{csv,md,tex}   figures/*.{pdf,png}   report.md   summary.json
 
-`fill` puts tables into a document between `<!-- lab: FOLDER/TABLE -->` and `<!-- end -->`, so that
+`fill` (`python -m goldimask.lab.output PAGE ROOT`) puts tables into a document between `<!-- lab: FOLDER/TABLE -->` and `<!-- end -->`, so that
 the figures of a page are never typed by hand.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -128,3 +129,7 @@ def fill(document: Path, root: Path) -> int:
     if filled != text:
         write_text(document, filled)
     return count
+
+
+if __name__ == "__main__":
+    print(f"{fill(Path(sys.argv[1]), Path(sys.argv[2]))} tables in {sys.argv[1]}")
