@@ -2,8 +2,8 @@
 
     cells/*.json   tables/*.{csv,md,tex}   figures/*.{pdf,png}   report.md   summary.json
 
-`fill` (`python -m goldimask.lab.output PAGE ROOT`) puts tables into a document between `<!-- lab: FOLDER/TABLE -->` and `<!-- end -->`, so that
-the figures of a page are never typed by hand.
+`fill` (`python -m goldimask.lab.output PAGE ROOT`) puts tables into a document between
+`<!-- lab: FOLDER/TABLE -->` and `<!-- end -->`, so that no figure of a page is typed by hand.
 """
 
 from __future__ import annotations
