@@ -6,15 +6,18 @@ All on one thread, CPU time, the minimum of interleaved rounds, on attention-lik
     sink     a few popular keys      peaked   nearly sparse      flat   nearly uniform
 
     naive    the plain maximisers on dense float32 torch marginals, one sweep per choice
-    torch    the batched engine, float64, per example of its batch
+    torch    the batched engine, float64, per example of its batch (of 8 up to N = 256, else of 1)
     heap     lazy greedy with a heap (Minoux), numba float64
     numba    the lazy engine; `layout_seconds` is its transposed copy of the matrix, which is not in
-             `seconds` (an accelerator transposes for nothing before the copy to the host)
+             `seconds`, as the others' copies are not in theirs; the ratios give both
 
-A dense sweep costs the same at every step, so above `full` candidates the naive and torch rows are
-the time of one sweep multiplied by the number of sweeps (`extrapolated`; for twin and practical
-that number is a lower bound), and `same_set` is null. Up to `full` candidates every engine's set is
-compared with the float64 oracle's, above it the heap's with numba's.
+What `same_set` compares. Up to 256 candidates: every engine with the float64 oracle. Up to `full`:
+numba with the batched engine, and every other engine with numba (`reference`). Above it a dense
+engine would take minutes, so naive and torch rows are the time of one sweep multiplied by the
+number of sweeps (`extrapolated`; for twin and practical that number is a lower bound): D is
+compared with the heap, and nothing is compared for the others, whose `same_set` is null. There D
+and R are audited instead: at `audited` steps of their order, all marginals are computed densely in
+float64 and the choice of that step is made again (`audit` says whether it was the same each time).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from goldimask.objective import Priority, Support
 from goldimask.select import oracle
 from goldimask.select.base import Selection
 from goldimask.select.batched import prepare, run_batch
+from goldimask.select.draws import step_words
 from goldimask.select.engine import Rules, Task, lay_out, maximise
 from goldimask.select.heap import run_heap
 from goldimask.select.kernels import new_state
@@ -39,6 +43,8 @@ FAMILIES = ("real", "sink", "peaked", "flat")
 SELECTORS = ("greedy", "randomized", "twin", "practical")
 PHI = Support()
 SEED = 1
+ORACLE = 256  # candidates up to which the oracle is the reference
+AUDITED = 24  # steps
 Row = dict[str, Any]
 
 
@@ -149,7 +155,7 @@ def bench_case(
 ) -> list[Row]:
     n = len(priority)
     task = Task(attention, np.arange(n), priority, budget, SEED)
-    rules, batch = Rules(selector, PHI), 8
+    rules, batch = Rules(selector, PHI), 8 if n <= ORACLE else 1
     many, lams = torch.from_numpy(attention).expand(batch, -1, -1), priority[None].repeat(batch, 0)
     everyone = np.ones((batch, n), dtype=bool)
     layout = lay_out(task)
@@ -166,30 +172,64 @@ def bench_case(
     laid = [seconds_of(lambda: lay_out(task))[0] for _ in range(rounds)]
     for turn in range(rounds):
         for name, action in actions.items():
-            if turn < 2 or name in ("numba", "heap"):  # the slow ones are steady enough
+            slow = name not in ("numba", "heap")
+            if not slow or turn < (2 if n <= ORACLE else 1):  # the slow ones are steady enough
                 seconds, found[name] = seconds_of(action)
                 times[name].append(seconds / (batch if name == "torch" else 1))
     fast = found["numba"]
-    truth = (
-        fast
-        if sweep
-        else oracle.solve(oracle.problem(attention, priority, PHI), selector, budget, SEED)
-    )
+    if n <= ORACLE:
+        found["oracle"] = oracle.solve(
+            oracle.problem(attention, priority, PHI), selector, budget, SEED
+        )
     rows = [
         {
             "engine": name, "seconds": min(times[name]), "evaluations": found[name].evaluations,
-            "same_set": same(found[name], truth), "extrapolated": False,
+            **compared(name, found), "extrapolated": False,
         }
         for name in actions
     ]  # fmt: skip
     rows[0]["layout_seconds"] = min(laid)
+    if sweep and selector in ("greedy", "randomized"):
+        rows[0] |= audit(attention, priority, fast, budget, selector)
     for name, seconds in (sweep or {}).items():
         count = sweeps_of(selector, budget, fast)
         rows.append({
             "engine": name, "seconds": seconds * count, "evaluations": n * count,
-            "same_set": None, "extrapolated": True,
+            "same_set": None, "reference": None, "extrapolated": True,
         })  # fmt: skip
     return rows
+
+
+def compared(name: str, found: dict[str, Selection]) -> Row:
+    """Whether an engine's set is that of another engine, and which; null if there is no other."""
+    if "oracle" in found:
+        reference = "oracle"
+    elif name != "numba":
+        reference = "numba"
+    else:
+        reference = next((other for other in ("torch", "heap") if other in found), None)
+    equal = None if reference is None else same(found[name], found[reference])
+    return {"same_set": equal, "reference": reference}
+
+
+def audit(
+    attention: np.ndarray, priority: np.ndarray, found: Selection, budget: int, selector: str
+) -> Row:
+    """Make the choice again at some steps of an order, from dense float64 marginals."""
+    p = oracle.problem(attention, priority, PHI)
+    words = step_words(SEED, budget)
+    steps = np.unique(np.linspace(0, len(found.order) - 1, AUDITED).astype(int))
+    right = True
+    for step in steps:
+        reveal = np.zeros(p.n, dtype=bool)
+        reveal[found.order[:step]] = True
+        delta = p.delta(reveal)
+        if selector == "greedy":
+            choice = oracle.best(delta, p.tie)
+        else:
+            choice = oracle.draw(oracle.top(delta, budget, p.tie), words[step])
+        right &= choice == int(found.order[step])
+    return {"audited": len(steps), "audit": bool(right)}
 
 
 def heap(layout, priority: np.ndarray, budget: int) -> Selection:
@@ -203,12 +243,15 @@ def heap(layout, priority: np.ndarray, budget: int) -> Selection:
 def ratios(rows: Sequence[Row]) -> list[Row]:
     """Per size and budget: how much faster D is than naive and heap, and R, T, P relative to D."""
     at = {(r["n"], r["budget"], r["selector"], r["engine"]): r["seconds"] for r in rows}
+    laid = {(r["n"], r["budget"]): r["layout_seconds"] for r in rows if "layout_seconds" in r}
     out = []
     for n, budget in dict.fromkeys((r["n"], r["budget"]) for r in rows):
         d = at[n, budget, "greedy", "numba"]
         row: Row = {"n": n, "budget": budget}
         for engine in ("naive", "torch", "heap"):
             row[f"{engine}_over_numba"] = at[n, budget, "greedy", engine] / d
+        with_copy = d + laid[n, budget]
+        row["naive_over_numba_and_layout"] = at[n, budget, "greedy", "naive"] / with_copy
         for selector in SELECTORS[1:]:
             row[f"{selector}_over_greedy"] = at[n, budget, selector, "numba"] / d
         out.append(row)
@@ -220,7 +263,7 @@ def bench_select(
     shares: Sequence[float] = (0.25, 0.5, 0.75),
     family: str = "real",
     rounds: int = 5,
-    full: int = 256,
+    full: int = 1024,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Rows for every size, budget, selector and engine, and the ratios between them."""

@@ -17,6 +17,9 @@ def bench_select_command(
     shares: Annotated[str, typer.Option(help="Budgets as shares of N.")] = "0.25,0.5,0.75",
     family: Annotated[str, typer.Option(help="real, sink, peaked or flat.")] = "real",
     rounds: Annotated[int, typer.Option(min=1, help="The minimum time counts.")] = 5,
+    full: Annotated[
+        int, typer.Option(help="Candidates up to which the dense engines run to the end.")
+    ] = 1024,
     quick: Annotated[bool, typer.Option("--quick", help="N = 64, 256, 1024; B = N/2.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -26,9 +29,9 @@ def bench_select_command(
     counts = _numbers(sizes, int, "--sizes")
     parts = _numbers(shares, float, "--shares")
     if quick:
-        counts, parts, rounds = [64, 256, 1024], [0.5], min(rounds, 3)
+        counts, parts, rounds, full = [64, 256, 1024], [0.5], min(rounds, 3), min(full, 256)
     with progress("bench select", len(counts) * len(parts) * len(SELECTORS)) as advance:
-        result = bench_select(counts, parts, family, rounds, advance=advance)
+        result = bench_select(counts, parts, family, rounds, full, advance)
     if not as_json:
         say("CPU seconds on one thread, the minimum of interleaved rounds; ~ extrapolated.")
     emit(result, as_json, _tables(result))
@@ -53,11 +56,12 @@ def _tables(result: dict[str, Any]) -> Any:
         (
             r["selector"], r["engine"], r["n"], r["budget"],
             f"{'~' if r['extrapolated'] else ''}{r['seconds'] * 1e3:.3g}", r["evaluations"],
-            {True: "yes", False: "NO", None: ""}[r["same_set"]],
+            {True: "yes", False: "NO", None: "-"}[r["same_set"]],
+            r["reference"] or (f"audit: {r['audit']}" if "audit" in r else "-"),
         )
         for r in result["rows"]
     ]  # fmt: skip
-    columns = ("selector", "engine", "N", "B", "ms", "evaluations", "same set")
+    columns = ("selector", "engine", "N", "B", "ms", "evaluations", "same set", "as")
     names = list(result["ratios"][0])
     return Group(
         table(f"Selection, {result['family']} attention", columns, rows, left=2),

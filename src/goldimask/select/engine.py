@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -32,10 +32,11 @@ from goldimask.select.kernels import (
 from goldimask.select.lazy import follow, marginals64, run_greedy, run_twin, sweep
 from goldimask.select.linear import linear_problem
 from goldimask.select.pairs import best_pair
-from goldimask.select.sampled import new_brackets, run_sampled
+from goldimask.select.sampled import Brackets, measure_all, new_brackets, run_sampled
 from goldimask.select.swaps import run_swaps
 
 NEVER = -1e300
+SUBTRACTED = 1e-5  # relative error of sums that targets are subtracted from, up to 128 times
 WORTH_THREADS = 2_000_000  # entries of attention in a batch below which threads cost more than save
 
 
@@ -134,20 +135,23 @@ def _twin(s: State, task: Task, rules: Rules, received: Float32) -> Selection:
 
 
 def _randomized(s: State, task: Task, rules: Rules, received: Float32) -> Selection:
-    sweep(s, margin_of(len(s.at)))
-    return _sampled(s, task, _tie(s, received), np.zeros(len(s.at), np.bool_), False)
+    n, brackets = len(s.at), new_brackets(s, task.attention, task.rows)
+    measure_all(s, brackets, SUBTRACTED + margin_of(n))
+    s.bound[:n] = brackets.at_most[:n]
+    found = _sampled(s, brackets, task, _tie(s, received), np.zeros(n, np.bool_), False)
+    return replace(found, evaluations=found.evaluations + n)
 
 
 def _sampled(
-    s: State, task: Task, tie: float, guide: NDArray[np.bool_], second_stage: bool
-) -> Selection:
+    s: State, brackets: Brackets, task: Task, tie: float, guide: NDArray[np.bool_],
+    second_stage: bool,
+) -> Selection:  # fmt: skip
     budget = task.budget
     order, gains = np.empty(budget, np.int64), np.empty(budget)
     guided = oracle.guided_steps(budget) if second_stage else 0
-    eta = margin_of(len(s.at)) + 1e-5  # of sums that targets are subtracted from, up to 128 times
     count, evaluations = run_sampled(
-        s, new_brackets(s, task.attention, task.rows), budget, step_words(task.seed, budget), guide,
-        guided, second_stage, tie, eta, order, gains,
+        s, brackets, budget, step_words(task.seed, budget), guide, guided, second_stage,
+        not second_stage, tie, SUBTRACTED + margin_of(len(s.at)), order, gains,
     )  # fmt: skip
     return Selection(order[:count], gains[:count], value64(s), evaluations)
 
@@ -170,7 +174,7 @@ def _practical(s: State, task: Task, rules: Rules, received: Float32) -> Selecti
     z = Selection(order, gains, value64(s), evaluations + (swaps + 1) * n)
     guide = np.zeros(n, dtype=np.bool_)
     guide[z.order] = True
-    y = _sampled(fresh, task, tie, guide, True)
+    y = _sampled(fresh, new_brackets(fresh, task.attention, task.rows), task, tie, guide, True)
     best = y if y.value > z.value + tie else z
     return Selection(best.order, best.gains, best.value, y.evaluations + z.evaluations)
 

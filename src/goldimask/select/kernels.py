@@ -92,7 +92,7 @@ class State(NamedTuple):
 
 def shape_of(n: int) -> tuple[int, int, int]:
     """Shape of `tiles`: at most 33 blocks up to N = 4096."""
-    size = 32 if n < 512 else 64 if n <= 2048 else 128
+    size = 32 if n <= 1024 else 64 if n <= 2048 else 128
     blocks = max(1, -(-n // size))
     return n, blocks + (blocks % 2 == 0 and n >= 512), size
 

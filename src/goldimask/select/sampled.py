@@ -104,6 +104,15 @@ def bracket(s, k, eta):
 
 
 @kernel
+def measure_all(s, k, eta):
+    """Evaluate everybody on the empty set, which the first step need not do again."""
+    k.before[:] = s.total
+    for x in range(k.rows.shape[0]):
+        measure(s, k, x, 0, eta)
+    bracket(s, k, eta)
+
+
+@kernel
 def close(k):
     """What cannot be drawn is neither above nor below anything."""
     for y in range(k.at_least.shape[0]):
@@ -248,13 +257,15 @@ def count_open(k, x):
 
 
 @kernel
-def run_sampled(s, k, budget, words, guide, guided, skip, tie, eta, order, gains):
-    """R; P's second stage with `guide` closed for the first `guided` steps and `skip` true.
+def run_sampled(s, k, budget, words, guide, guided, skip, measured, tie, eta, order, gains):
+    """R, after `measure_all` if `measured`; P's second stage with `guide` closed for the first
+    `guided` steps and `skip` true.
 
     Returns (reveals, evaluations). `words` [budget, 2] from `draws.step_words`.
     """
     n = k.rows.shape[0]
-    count, evaluations, now, seen, waiting = 0, 0, 0, -1, 0
+    count, evaluations, now, waiting = 0, 0, 0, 0
+    seen = 0 if measured else -1  # the state that the brackets are in step with
     sure = 1e300
     alive = any_live(s)
     keys = np.empty(k.closed.shape[0], dtype=np.uint32)

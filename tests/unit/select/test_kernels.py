@@ -118,6 +118,37 @@ def test_bench_compares_all_engines():
     assert dense and all(r["extrapolated"] and r["same_set"] is None for r in dense)
 
 
+def test_bench_says_what_it_compared(monkeypatch):
+    from goldimask.bench import select as bench
+
+    monkeypatch.setattr(bench, "ORACLE", 20)
+    rows = bench_select(sizes=(40,), shares=(0.5,), rounds=1)["rows"]
+    fast = [r for r in rows if r["engine"] == "numba"]
+    assert {r["reference"] for r in fast} == {"torch"} and all(r["same_set"] for r in rows)
+    rows = bench_select(sizes=(40,), shares=(0.5,), rounds=1, full=30)["rows"]
+    fast = {r["selector"]: r for r in rows if r["engine"] == "numba"}
+    assert fast["greedy"]["reference"] == "heap" and fast["greedy"]["same_set"]
+    for selector in ("randomized", "twin", "practical"):
+        assert fast[selector]["same_set"] is None and fast[selector]["reference"] is None
+    for selector in ("greedy", "randomized"):
+        assert fast[selector]["audited"] == 20 and fast[selector]["audit"]
+
+
+def test_the_audit_finds_a_wrong_choice():
+    from goldimask.bench.select import SEED, audit
+    from goldimask.select.base import Selection
+
+    attention, priority = instance("real", 40)
+    for selector in ("greedy", "randomized"):
+        task = Task(attention, np.arange(40), priority, 20, SEED)
+        found = run([task], Rules(selector, Support()))[0]
+        assert audit(attention, priority, found, 20, selector)["audit"]
+        swapped = found.order.copy()
+        swapped[[3, 15]] = swapped[[15, 3]]
+        wrong = Selection(swapped, found.gains, found.value)
+        assert not audit(attention, priority, wrong, 20, selector)["audit"]
+
+
 def test_bench_command():
     from goldimask.cli import _register
     from goldimask.cli.app import app
