@@ -52,10 +52,12 @@ def demo(
         )
     attach_losses(results, folder)
     write_json(folder / "results.json", {"settings": asdict(settings), "results": results})
-    from goldimask.demo_page import write_demo_page
+    from goldimask.demo_page import write_demo_page, write_demo_report
 
     page = write_demo_page(folder / "demo.html", folder, runs, results, settings)
-    return {"results": results, "page": str(page), "folder": str(folder)}
+    report = write_demo_report(folder / "report.html", folder, page)
+    paths = {"page": str(page), "report": str(report), "folder": str(folder)}
+    return {"results": results, **paths}
 
 
 def trained(run: Path, preset: str, settings: DemoSettings, say: Callable[[str], None]) -> Path:
@@ -105,6 +107,9 @@ def scored(
             say(f"[dim]{name}: reusing its evaluation[/dim]")
             return cached["result"]
     backbone = load()
+    kept = Path(where) / "eval" if Path(where).is_dir() else None  # samples for the report
+    if kept is not None:
+        shutil.rmtree(kept, ignore_errors=True)  # those of other settings
     with progress(f"{name}: decoding", len(tasks) * settings.problems) as advance:
         result = evaluate(
             backbone,
@@ -113,6 +118,8 @@ def scored(
             options={"tau": settings.tau, "block": settings.block},
             limit=settings.problems,
             batch_size=20,
+            out=kept,
+            model_name=name,
             progress=advance if bars else None,
         )
     rows = {r.task.removeprefix("tiny-"): asdict(r) for r in result.results}

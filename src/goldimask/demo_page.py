@@ -1,10 +1,10 @@
-"""What the demo page shows: the runs' curves, one step under several methods, decodes."""
+"""What the demo ends in: a page of its results, one step and decodes; and a report of its runs."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ from goldimask.config import DataSection
 from goldimask.data.examples import load_examples
 from goldimask.demo import METHODS, DemoSettings
 from goldimask.methods import method
-from goldimask.report.decode_page import decode_record
+from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.demo_page import demo_page
 from goldimask.report.inspection import inspect_steps
+from goldimask.report.page import write_page
+from goldimask.report.run_report import make_report, write_files, write_html
+from goldimask.report.runs import read_run
+from goldimask.report.step_page import steps_section
 from goldimask.runs import load_run
 from goldimask.tiny import test_set
 
@@ -37,13 +41,21 @@ def write_demo_page(
         "A small model and few problems: differences inside the intervals are noise. The same "
         "start, examples and random draws for both methods."
     )
+    steps, decodes = one_step(base, s), replays(runs, s)
+    write_page(folder / "pages" / "inspect.html", "One step", [steps_section(steps)])
+    decode_page(folder / "pages" / "decode.html", decodes)
     return demo_page(
-        path,
-        {"rows": rows, "facts": facts, "note": note},
-        one_step(base, s),
-        replays(runs, s),
-        curves(folder),
+        path, {"rows": rows, "facts": facts, "note": note}, steps, decodes, curves(folder)
     )
+
+
+def write_demo_report(path: Path, folder: Path, page: Path) -> Path:
+    """The static report of the demo's runs, with links to its other pages."""
+    runs = [read_run(folder / name) for name in METHODS]
+    made = make_report(runs, {}, "GoldiMask demo: the runs")
+    others = (page, *sorted((folder / "pages").glob("*.html")))
+    files = write_files(made, folder / "report_files")
+    return write_html(replace(made, pages=(*others, *made.pages)), path, files)
 
 
 def one_step(backbone: Any, s: DemoSettings) -> list[dict[str, Any]]:

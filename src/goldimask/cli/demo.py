@@ -35,6 +35,7 @@ def demo(
     emit(found, as_json, results_table(found["results"], problems, tau))
     if not as_json:
         say(f"\npage: [bold]{found['page']}[/bold]")
+        say(f"report of the runs: [bold]{found['report']}[/bold]")
 
 
 def results_table(results: dict[str, Any], problems: int, tau: float) -> Any:

@@ -55,6 +55,7 @@ def make_report(runs: Sequence[RunData], extras: Mapping[str, Any], title: str =
     for name, value in extras.items():
         if isinstance(value.get("points"), list):
             figures += sweep_figures(name, value["points"])
+        figures += eligibility_figures(name, value)
         tables += tables_of(name, name, value)
     notes = [f"{r.name}: {r.torn} unreadable lines of metrics left out" for r in runs if r.torn]
     pages = tuple(page for r in runs for page in r.pages)
@@ -197,6 +198,24 @@ def sweep_figures(name: str, points: Sequence[Mapping[str, Any]]) -> list[Figure
     return figures
 
 
+def eligibility_figures(name: str, value: Mapping[str, Any]) -> list[Figure]:
+    """Threshold precision and oracle-safe parallelism against the threshold, per model."""
+    models = value.get("models")
+    if not isinstance(models, Mapping):
+        return []
+    figures = []
+    for key, title in (("precision", "threshold precision"), ("oracle_safe", "oracle-safe tokens")):
+        lines = tuple(
+            Line(model, points)
+            for model, rows in models.items()
+            if isinstance(rows, list)
+            and (points := tuple((r["tau"], r[key]) for r in rows if r.get(key) is not None))
+        )
+        if lines:
+            figures.append(Figure(f"{name}-{key}", title, "threshold", title, lines, markers=True))
+    return figures
+
+
 def sample_rows(runs: Sequence[RunData]) -> tuple[tuple[dict[str, Any], ...], int]:
     """The first correct and wrong samples of every run and task; and how many are not shown."""
     rows, counts, total = [], {}, 0
@@ -245,7 +264,7 @@ def write_html(report: Report, path: Path, files: Sequence[Path] = ()) -> Path:
         parts.append(figures_section("Training", curves))
     parts += rest
     if sweeps:
-        parts.append(figures_section("Accuracy against decoding steps", sweeps))
+        parts.append(figures_section("Sweeps and studies", sweeps))
     if report.samples:
         data = {"samples": list(report.samples)}
         note = "The first correct and wrong answers of every run and task."

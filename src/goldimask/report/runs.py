@@ -14,6 +14,9 @@ from typing import Any
 
 from goldimask.errors import GoldimaskError
 
+# how the files of `goldimask sweep` and `goldimask study` begin
+EXTRAS = ("sweep", "study", "eligibility", "budget", "response", "support", "quality")
+
 
 @dataclass(frozen=True)
 class RunData:
@@ -44,7 +47,7 @@ def read_run(path: Path | str, name: str | None = None) -> RunData:
     if not (folder / "recipe.yaml").is_file():
         raise GoldimaskError(
             f"{path}: not a run folder (no recipe.yaml); give folders of `goldimask train`, "
-            "or JSON files written by `goldimask sweep` or `goldimask study`"
+            "or folders or JSON files written by `goldimask sweep` or `goldimask study`"
         )
     metrics, torn = read_lines(folder / "metrics.jsonl")
     samples, results = read_evaluation(folder)
@@ -57,13 +60,15 @@ def read_run(path: Path | str, name: str | None = None) -> RunData:
         torn=torn,
         samples=samples,
         results=results,
-        pages=tuple(sorted(folder.glob("*.html"))),
-        extras={p.stem: read_object(p) for p in sorted(folder.glob("*.json")) if is_extra(p)},
+        pages=tuple(sorted([*folder.glob("*.html"), *folder.glob("*/*.html")])),
+        extras=read_extras(folder),
     )
 
 
-def is_extra(path: Path) -> bool:
-    return path.stem.startswith(("sweep", "study"))
+def read_extras(folder: Path) -> dict[str, Any]:
+    """Sweep and study results in a folder or in one of its folders, by name."""
+    files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
+    return {p.stem: read_object(p) for p in files if p.stem.startswith(EXTRAS)}
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -105,7 +110,12 @@ def read_evaluation(folder: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 def read_sources(paths: Sequence[str]) -> tuple[list[RunData], dict[str, Any]]:
     """(runs, sweep and study results) as named; runs of equal names are told apart by path."""
-    folders = [p for p in paths if not p.endswith(".json")]
+    found: dict[str, Any] = {}
+    folders = []
+    for p in (p for p in paths if not p.endswith(".json")):
+        inside = {} if (Path(p) / "recipe.yaml").is_file() else read_extras(Path(p))
+        found |= inside  # the folder of a sweep or a study
+        folders += [] if inside else [p]
     names = [Path(p).resolve().name for p in folders]
     runs = [
         read_run(p, name if names.count(name) == 1 else str(Path(p)))
@@ -115,7 +125,7 @@ def read_sources(paths: Sequence[str]) -> tuple[list[RunData], dict[str, Any]]:
     for path in files.values():
         if not Path(path).is_file():
             raise GoldimaskError(f"{path}: no such file")
-    extras = {stem: read_object(Path(path)) for stem, path in files.items()}
+    extras = found | {stem: read_object(Path(path)) for stem, path in files.items()}
     for run in runs:
         extras |= {f"{run.name}-{stem}": value for stem, value in run.extras.items()}
     return runs, extras

@@ -103,16 +103,31 @@ def tables_of(name: str, title: str, value: Any) -> list[Table]:
     if scalars:
         found.append(Table(name, title, ("", "value"), tuple(scalars.items())))
     for key, inner in value.items():
-        records: Mapping[str, Any] = {}
-        if isinstance(inner, Mapping):
-            records = {k: flat(v) for k, v in inner.items() if isinstance(v, Mapping)}
-        elif isinstance(inner, Sequence) and not isinstance(inner, str):
-            records = {str(i): flat(v) for i, v in enumerate(inner) if isinstance(v, Mapping)}
+        named, records = records_of(inner)
         if records:
-            columns = tuple(dict.fromkeys(c for r in records.values() for c in r))
-            rows = tuple((k, *(r.get(c) for c in columns)) for k, r in records.items())
-            found.append(Table(f"{name}-{key}", f"{title}: {key}", ("", *columns), rows))
+            columns = tuple(dict.fromkeys(c for _, r in records for c in r))
+            rows = tuple(
+                (*([n] if named else []), *(r.get(c) for c in columns)) for n, r in records
+            )
+            head = ("", *columns) if named else columns
+            found.append(Table(f"{name}-{key}", f"{title}: {key}", head, rows))
     return found
+
+
+def records_of(value: Any) -> tuple[bool, list[tuple[str, dict[str, Cell]]]]:
+    """Whether the records of a value have names, and (name, record) in order.
+
+    A list of records has none; a mapping holds one record, or a list of them, under each name.
+    """
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return False, [("", flat(v)) for v in value if isinstance(v, Mapping)]
+    found = []
+    for name, inner in value.items() if isinstance(value, Mapping) else ():
+        if isinstance(inner, Mapping):
+            found.append((name, flat(inner)))
+        elif isinstance(inner, Sequence) and not isinstance(inner, str):
+            found += [(name, flat(v)) for v in inner if isinstance(v, Mapping)]
+    return True, found
 
 
 def flat(record: Mapping[str, Any], at: str = "") -> dict[str, Cell]:

@@ -46,7 +46,7 @@ GM.chart = (spec) => {
     }
     if (layer.vertical !== undefined) svg.append(GM.svg('path', { class: 'rule', 'data-rule': 'x', d: across(layer.vertical) }));
     if (layer.horizontal !== undefined) svg.append(GM.svg('path', { class: 'rule', d: `M${left} ${Y(layer.horizontal)}H${w - right}` }));
-    if (layer.note) svg.append(GM.svg('text', { x: w - right, y: Y(layer.horizontal) - 4, 'text-anchor': 'end', text: layer.note }));
+    if (layer.note) svg.append(GM.svg('text', { x: w - right, y: Y(layer.horizontal) + (Y(layer.horizontal) < 40 ? 13 : -4), 'text-anchor': 'end', text: layer.note }));
   }
   const rule = svg.querySelector('[data-rule]');
   svg.moveRule = (x) => { if (rule) rule.setAttribute('d', across(x)); };

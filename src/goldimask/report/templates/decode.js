@@ -81,6 +81,6 @@ GM.replayCharts = (model, k) => {
   const min = Math.min(0.9, ...points.map((p) => p.y));
   return [
     GM.figure('Tokens a step', '', GM.chart({ label: `${model.length} tokens in ${model.steps} steps`, height: 150, x, y: { min: 0, max: Math.max(1, ...counts.map((c) => c[1])), label: 'tokens' }, layers: [{ bars: counts, class: 'revealed' }, { vertical: k }] })),
-    GM.figure('Confidence when written', '', GM.chart({ label: 'confidence of each token at the step that wrote it', height: 150, x, y: { min: Math.max(0, min - 0.05), max: 1, label: 'confidence' }, layers })),
+    GM.figure('Confidence when written', '', GM.chart({ label: 'confidence of each token at the step that wrote it', height: 150, x, y: { min: Math.max(0, min - 0.05), max: 1.04, label: 'confidence' }, layers })),
   ];
 };
