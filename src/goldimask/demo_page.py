@@ -42,7 +42,9 @@ def write_demo_page(
         "start, examples and random draws for both methods."
     )
     steps, decodes = one_step(base, s), replays(runs, s)
-    write_page(folder / "pages" / "inspect.html", "One step", [steps_section(steps)])
+    write_page(
+        folder / "pages" / "inspect.html", "One step", [steps_section(steps, start="goldimask-d")]
+    )
     decode_page(folder / "pages" / "decode.html", decodes)
     return demo_page(
         path, {"rows": rows, "facts": facts, "note": note}, steps, decodes, curves(folder)

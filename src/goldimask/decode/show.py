@@ -11,6 +11,7 @@ from rich.text import Text
 from goldimask.decode.types import Commit
 
 OPEN = "·"
+END = "∎"  # the padding after the end, which would fill the screen in words
 
 
 def pieces(tokenizer: Any, tokens: Sequence[int], open_: Sequence[bool]) -> list[str]:
@@ -41,7 +42,11 @@ def canvas(tokenizer: Any, commits: Sequence[Commit], length: int, steps: int) -
         for position, token in zip(commit.positions, commit.tokens, strict=True):
             tokens[position], at[position] = token, commit.step
     text = Text()
-    for piece, step in zip(pieces(tokenizer, tokens, [s == 0 for s in at]), at, strict=True):
+    padding = getattr(tokenizer, "pad_token_id", None)
+    shown = pieces(tokenizer, tokens, [s == 0 for s in at])
+    for token, piece, step in zip(tokens, shown, at, strict=True):
+        if step and padding is not None and token == padding:
+            piece = END
         text.append(piece, style=colour(step, steps) if step else "dim")
     return text
 

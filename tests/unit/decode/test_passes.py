@@ -206,3 +206,28 @@ def test_a_block_of_one_makes_caches_exact(backbone, cache):
     cached = decode(backbone, ["7 - 5 = ?"], **options, cache=cache)[0]
     assert (exact.tokens, exact.steps) == (cached.tokens, cached.steps)
     assert exact.exact and not cached.exact
+
+
+def test_kernels_against_plain_statements():
+    from goldimask.decode import kernels
+
+    rng = np.random.default_rng(3)
+    scores = (rng.standard_normal((7, 16)) * 8).astype(np.float32)
+    soft, share = scores.copy(), np.zeros(7, np.float32)
+    kernels.soften(soft, 13, share)
+    expected = torch.from_numpy(scores[:, :13]).double().softmax(1)
+    made = torch.from_numpy(soft * share[:, None]).double()
+    torch.testing.assert_close(made[:, :13], expected, rtol=1e-5, atol=1e-12)
+    assert not soft[:, 13:].any()
+
+    both = (rng.standard_normal((5, 22)) * 30).astype(np.float32)
+    both[0, :3] = (-200.0, 200.0, 0.0)  # beyond the range of a float32 exponential
+    out = np.zeros((5, 11), np.float32)
+    kernels.gate(both, out)
+    wide = torch.from_numpy(both).double()
+    want = (F.silu(wide[:, :11]) * wide[:, 11:]).float()
+    torch.testing.assert_close(torch.from_numpy(out), want, rtol=1e-5, atol=1e-6)
+
+    kernels.unit(both, np.float32(1e-5), unit := np.zeros_like(both))
+    want = wide / (wide.square().mean(1, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(torch.from_numpy(unit), want.float(), rtol=1e-5, atol=1e-6)

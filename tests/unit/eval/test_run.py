@@ -191,3 +191,26 @@ def test_samples_hold_what_the_record_promises(tmp_path):
     row = json.loads((tmp_path / "samples-0.jsonl").read_text().splitlines()[1])
     assert {"prompt_hash", "output", "extracted", "correct", "steps", "seconds"} <= set(row)
     assert row["output"] == "1" and row["correct"] is True
+
+
+def test_a_backbone_decodes_a_task_in_one_running_batch(monkeypatch):
+    """All prompts go into one call; samples are kept in the order of the problems."""
+    from types import SimpleNamespace
+
+    import goldimask.decode
+
+    calls = []
+
+    def reversed_decode(backbone, prompts, **options):
+        calls.append((len(prompts), options["batch_size"]))
+        for i in reversed(range(len(prompts))):
+            yield i, SimpleNamespace(text=prompts[i], tokens=[], steps=i)
+
+    monkeypatch.setattr(goldimask.decode, "decode_iter", reversed_decode)
+    task = make_task()
+    seen = []
+    found = evaluate(None, [task], batch_size=2, progress=seen.append)
+    count = len(found.samples)
+    assert calls == [(count, 2)] and sum(seen) == count
+    assert [s.steps for s in found.samples] == list(range(count))
+    assert [s.output for s in found.samples] == [task.prompt(i) for i in task.load(None)]

@@ -103,3 +103,30 @@ def each(check: Callable[[Item, str], Verdict | bool]) -> Judge:
         return verdicts
 
     return judge
+
+
+def reasoned(
+    name: str,
+    length: int,
+    protocol: Protocol,
+    rows: Callable[[Path | str | None], list[Mapping[str, Any]]],
+    item_of: Callable[[Mapping[str, Any], int], Item],
+    extract: Callable[[str], str | None],
+    check: Callable[[Item, str], Verdict | bool],
+    stored: Callable[[Mapping[str, Any], int], Item | None],
+) -> Task:
+    """A test set answered after `<reasoning>`, one answer judged at a time."""
+    return Task(
+        name=name,
+        version="1",
+        load=lambda source: [item_of(row, i) for i, row in enumerate(rows(source))],
+        extract=extract,
+        judge=each(check),
+        length=length,
+        lengths=(128, 256, 512),
+        prefill="<reasoning>",
+        protocol=protocol,
+        raw=True,
+        row=item_of,
+        stored=stored,
+    )

@@ -16,7 +16,7 @@ from typing import Any
 from goldimask.eval import answers
 from goldimask.eval.expression import from_latex, lift_value, rational
 from goldimask.eval.sources import load_rows, pick
-from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
+from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, reasoned
 
 INSTRUCTION = (
     "Using only the provided numbers, create an arithmetic expression that evaluates to exactly "
@@ -35,19 +35,16 @@ _RIGHT_SIDE = frozenset("0123456789. ")
 
 def countdown(protocol: Protocol = "fixed") -> Task:
     """Countdown with three numbers, 256 problems; the answer is an expression."""
-    return Task(
-        name="countdown",
-        version="1",
-        load=lambda source: [item_of(row, i) for i, row in enumerate(rows(source))],
-        extract=extract_fixed if protocol == "fixed" else extract_lift,
-        judge=each(check_fixed if protocol == "fixed" else check_lift),
-        length=128,
-        lengths=(128, 256, 512),
-        prefill="<reasoning>",
-        protocol=protocol,
-        raw=True,
-        row=item_of,
-        stored=stored,
+    fixed = protocol == "fixed"
+    return reasoned(
+        "countdown",
+        128,
+        protocol,
+        rows,
+        item_of,
+        extract_fixed if fixed else extract_lift,
+        check_fixed if fixed else check_lift,
+        stored,
     )
 
 

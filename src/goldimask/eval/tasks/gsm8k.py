@@ -17,7 +17,7 @@ from typing import Any
 
 from goldimask.eval import answers
 from goldimask.eval.sources import load_rows, pick
-from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
+from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, reasoned
 
 INSTRUCTION = (
     "You are a math expert. You will be given a question to solve. Solve it step by step. "
@@ -33,19 +33,16 @@ _DOTS = re.compile(r"\.+")
 
 def gsm8k(protocol: Protocol = "fixed") -> Task:
     """GSM8K test set, 1,319 word problems; the answer is a number."""
-    return Task(
-        name="gsm8k",
-        version="1",
-        load=lambda source: [item_of(row, i) for i, row in enumerate(rows(source))],
-        extract=extract_fixed if protocol == "fixed" else extract_lift,
-        judge=each(check_fixed if protocol == "fixed" else check_lift),
-        length=512,
-        lengths=(128, 256, 512),
-        prefill="<reasoning>",
-        protocol=protocol,
-        raw=True,
-        row=item_of,
-        stored=stored,
+    fixed = protocol == "fixed"
+    return reasoned(
+        "gsm8k",
+        512,
+        protocol,
+        rows,
+        item_of,
+        extract_fixed if fixed else extract_lift,
+        check_fixed if fixed else check_lift,
+        stored,
     )
 
 

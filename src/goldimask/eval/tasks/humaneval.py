@@ -21,6 +21,7 @@ from goldimask.eval.tasks.programs import (
     extract_fixed,
     extract_lift,
     lift_defined,
+    program_task,
     runner,
 )
 
@@ -54,21 +55,16 @@ def humaneval(
     """HumanEval, 164 programs; `form` is the prompt, `seconds` the CPU time of a program."""
     execution = Execution(allow_code_execution, sandbox, seconds, workers)
     lift = protocol == "lift"
-    return Task(
-        name="humaneval" if form == "published" else "humaneval-standard",
-        version="1",
-        load=lambda source: [item_of(row, i, form) for i, row in enumerate(rows(source))],
-        extract=extract_lift if lift else extract_fixed,
-        judge=runner(execution, build_lift if lift else build_fixed),
-        length=256,
-        lengths=(256,),
-        prefill="<reasoning>" if form == "published" else "",
-        protocol=protocol,
-        metric="pass@1",
-        prepare=execution.prepare,
-        raw=True,
-        row=lambda row, index: item_of(row, index, form),
-        stored=stored,
+    return program_task(
+        "humaneval",
+        form,
+        protocol,
+        execution,
+        rows,
+        item_of,
+        extract_lift if lift else extract_fixed,
+        runner(execution, build_lift if lift else build_fixed),
+        stored,
     )
 
 

@@ -8,14 +8,15 @@ the end of the text counts, and the function of the right name is tested.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from goldimask.eval import answers
 from goldimask.eval.sandbox import Limits, Mode, Program, Sandbox, open_sandbox
-from goldimask.eval.tasks.base import Item, Verdict
+from goldimask.eval.tasks.base import Item, Judge, Protocol, Task, Verdict
 
 Form = Literal["published", "standard"]
 _FENCE = re.compile(r"```[ \t]{0,4}(?:[pP]y(?:thon)?3?)?[ \t]{0,4}\r?\n")
@@ -107,3 +108,33 @@ def runner(
         return verdicts
 
     return judge
+
+
+def program_task(
+    name: str,
+    form: Form,
+    protocol: Protocol,
+    execution: Execution,
+    rows: Callable[[Path | str | None], list[Mapping[str, Any]]],
+    item_of: Callable[[Mapping[str, Any], int, Form], Item],
+    extract: Callable[[str], str | None],
+    judge: Judge,
+    stored: Callable[[Mapping[str, Any], int], Item | None],
+) -> Task:
+    """A test set of programs under its own prompt, parsing and judge."""
+    return Task(
+        name=name if form == "published" else f"{name}-standard",
+        version="1",
+        load=lambda source: [item_of(row, i, form) for i, row in enumerate(rows(source))],
+        extract=extract,
+        judge=judge,
+        length=256,
+        lengths=(256,),
+        prefill="<reasoning>" if form == "published" else "",
+        protocol=protocol,
+        metric="pass@1",
+        prepare=execution.prepare,
+        raw=True,
+        row=lambda row, index: item_of(row, index, form),
+        stored=stored,
+    )

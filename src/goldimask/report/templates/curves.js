@@ -14,7 +14,7 @@ GM.curve = (chart, names) => {
   const label = `${chart.name} by ${chart.x || 'step'}: ` + chart.lines.filter((l) => l.points.length)
     .map((l) => `${l.name} from ${GM.num(l.points[0][1])} to ${GM.num(l.points[l.points.length - 1][1])}`).join('; ');
   const svg = GM.chart({
-    width: 400, height: 220, label,
+    width: 320, height: 190, label,
     x: { min: GM.low(xs), max: GM.high(xs), label: chart.x || 'step' },
     y: { min: min - pad, max: max + pad, label: chart.y && chart.y !== chart.name ? chart.y : '' },
     layers: chart.lines.map((line) => ({ line: line.points, class: GM.series(style(line)), points: chart.markers || line.points.length === 1 ? line.points.map((q) => ({ x: q[0], y: q[1], class: `s-fill${style(line) % 6}` })) : [] })),
