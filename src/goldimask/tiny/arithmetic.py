@@ -1,43 +1,31 @@
-"""Arithmetic modulo a small number, shared by the families that count.
+"""Arithmetic on small numbers, shared by the families that count.
 
-Problems are about last digits: modulo 10, with factors 3, 7 and 9, which are bijections, so that a
-chain of operations does not collapse to zero. The tables are small enough for a small model.
-Pretraining may begin with a wider world (modulo 17), in which the tables are too large to be
-learned soon, and the model first learns to look things up.
+    a + n, a - n        n = 1 .. 4, all values from 0 to 19
+    a max b, a min b
+
+A result is near the number it comes from. So a small model can learn the tables by steps:
+it first finds out where to look, then in which direction to go, then how far. With last digits
+(modulo 10) nothing is gained before all of it is known, and nothing was learned (docs/tiny.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-SYMBOLS = ("+", "-", "*")
-VERBS = {"+": "add", "-": "take", "*": "times"}  # the wordy form
+LIMIT = 20  # values are below it
+LARGEST = 4  # literal on the right of + and -
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """A modulus, and the factors that occur as literals; literal addends are 1 to 9."""
-
-    modulus: int
-    factors: tuple[int, ...]
-
-    def apply(self, symbol: str, left: int, right: int) -> int:
-        value = {"+": left + right, "-": left - right, "*": left * right}[symbol]
-        return value % self.modulus
+def apply(symbol: str, left: int, right: int) -> int:
+    """The value of an operation."""
+    if symbol in ("max", "min"):
+        return max(left, right) if symbol == "max" else min(left, right)
+    return left + right if symbol == "+" else left - right
 
 
-NARROW = Numbers(10, (3, 7, 9))
-WIDE = Numbers(17, (2, 3, 4, 5))
-
-
-def draw_symbol(rng: np.random.Generator) -> str:
-    return SYMBOLS[int(rng.integers(3))]
-
-
-def draw_literal(rng: np.random.Generator, symbol: str, numbers: Numbers) -> int:
-    """The right side of an operation."""
-    if symbol == "*":
-        return numbers.factors[int(rng.integers(len(numbers.factors)))]
-    return int(rng.integers(1, 10))
+def draw_step(rng: np.random.Generator, value: int) -> tuple[str, int]:
+    """+ or - and a literal that keep the value within its limits."""
+    while True:
+        symbol, amount = "+-"[int(rng.integers(2))], int(rng.integers(1, LARGEST + 1))
+        if 0 <= apply(symbol, value, amount) < LIMIT:
+            return symbol, amount

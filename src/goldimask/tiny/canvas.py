@@ -55,7 +55,7 @@ def problem_number(recipe: Pretraining, number: int, stage: StageSection) -> Pro
     shares = np.array(list(mix.values()))
     choice = int(np.searchsorted(np.cumsum(shares / shares.sum()), rng.random(), side="right"))
     task = TASKS.get(list(mix)[min(choice, len(mix) - 1)])
-    return task.problem(recipe.seed, number, Split.PRETRAIN, stage.wide)
+    return task.problem(recipe.seed, number, Split.PRETRAIN, stage.hard)
 
 
 def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> int:

@@ -1,57 +1,54 @@
 """Chains: a start number and a list of numbered operations, one line of work for each.
 
-start 7. first + 5, second * 3.    ->    first: 7 + 5 = 2
-                                          second: 2 * 3 = 6        (last digit)
+start 7. first + 4, second - 3.    ->    first + 4 = 11
+                                          second - 3 = 8
+
+A line does not repeat the number it starts from: a result stands in the text once, so that a masked
+result has to be computed and cannot be copied from the line below it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from goldimask.tiny.arithmetic import NARROW, VERBS, WIDE, Numbers, draw_literal, draw_symbol
+from goldimask.tiny.arithmetic import LIMIT, apply, draw_step
 from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
-SIZES = Sizes(easy=(1, 8), hard=(8, 11), shifted=(7, 9))
+SIZES = Sizes(easy=(1, 7), hard=(6, 11), shifted=(8, 10))
 ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
-    *("seventh", "eighth", "ninth", "tenth", "eleventh", "twelfth"),
+    *("seventh", "eighth", "ninth", "tenth", "eleventh"),
 )
+Step = tuple[str, int]  # operation and literal
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, SIZES, level)
-    numbers = WIDE if level.wide else NARROW
-    start = int(rng.integers(numbers.modulus))
-    steps = [draw_step(rng, numbers) for _ in range(count)]
+    start = int(rng.integers(LIMIT))
+    steps: list[Step] = []
     lines, value = [], start
-    for ordinal, (symbol, operand) in zip(ORDINALS, steps, strict=False):
-        result = numbers.apply(symbol, value, operand)
+    for ordinal in ORDINALS[:count]:
+        symbol, amount = draw_step(rng, value)
+        value = apply(symbol, value, amount)
+        steps.append((symbol, amount))
         if level.response_style == 0:
-            lines.append(f"{ordinal}: {value} {symbol} {operand} = {result}")
+            lines.append(f"{ordinal} {symbol} {amount} = {value}")
         else:
-            lines.append(f"{ordinal}, {value} {VERBS[symbol]} {operand} makes {result}.")
-        value = result
+            lines.append(f"{ordinal}, {symbol} {amount} makes {value}.")
     content = " ".join([str(start), *(f"{s}{n}" for s, n in steps)])
     return Draft(content, prompt(start, steps, level.prompt_style), tuple(lines), str(value))
 
 
-def draw_step(rng: np.random.Generator, numbers: Numbers) -> tuple[str, int]:
-    symbol = draw_symbol(rng)
-    return symbol, draw_literal(rng, symbol, numbers)
-
-
-def prompt(start: int, steps: list[tuple[str, int]], style: int) -> str:
-    named = list(zip(ORDINALS, steps, strict=False))
+def prompt(start: int, steps: list[Step], style: int) -> str:
+    body = ", ".join(f"{o} {s} {n}" for o, (s, n) in zip(ORDINALS, steps, strict=False))
     if style == 0:
-        body = ", ".join(f"{o} {s} {n}" for o, (s, n) in named)
         return f"start {start}. {body}."
-    body = ", ".join(f"{o} {VERBS[s]} {n}" for o, (s, n) in named)
     return f"begin with {start}, {body}. what is left?"
 
 
 TASK = Task(
     name="chain",
-    summary="A start number and 7-9 operations on the last digit, one line each.",
+    summary="A start number and 8-10 additions and subtractions, one line each.",
     draft=draft,
-    words=(*ORDINALS, *VERBS.values(), "makes", "start", "begin", "with", "what", "is", "left"),
+    words=(*ORDINALS, "makes", "start", "begin", "with", "what", "is", "left"),
 )

@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from goldimask.backbones import Backbone, new_llada, save_backbone
+from goldimask.backbones import Backbone, new_dream, new_llada, save_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_text
 from goldimask.keys import Keys
@@ -40,32 +40,46 @@ from goldimask.tiny.recipe import (
     pretraining_dict,
     pretraining_yaml,
 )
-from goldimask.tiny.tokenizer import BOS, EOS, MASK, build_tokenizer
+from goldimask.tiny.tokenizer import build_tokenizer
 from goldimask.tiny.watch import measure
 
 Advance = Callable[..., None]
 
 
 def new_backbone(section: ModelSection, seed: int) -> Backbone:
-    """An untrained model with the tiny tokenizer."""
-    tokenizer = build_tokenizer()
-    ids = tokenizer.get_vocab()
-    config = {
-        "d_model": section.width,
-        "n_layers": section.layers,
-        "n_heads": section.heads,
-        "mlp_hidden_size": section.mlp,
-        "embedding_size": len(tokenizer),
-        "max_sequence_length": section.max_length,
+    """An untrained model with the tiny tokenizer, in the layout of its family."""
+    tokenizer = build_tokenizer(section.family)
+    special = {
+        "mask_token_id": tokenizer.mask_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
         "rope_theta": section.rope_theta,
-        "weight_tying": False,
         "rms_norm_eps": 1e-5,
-        "mask_token_id": ids[MASK],
-        "eos_token_id": ids[EOS],
-        "pad_token_id": ids[EOS],
-        "bos_token_id": ids[BOS],
     }
-    backbone = new_llada(config, tokenizer, seed, name="tiny")
+    if section.family == "dream":
+        sizes = {
+            "hidden_size": section.width,
+            "num_hidden_layers": section.layers,
+            "num_attention_heads": section.heads,
+            "num_key_value_heads": section.heads,
+            "intermediate_size": section.mlp,
+            "vocab_size": len(tokenizer),
+            "max_position_embeddings": section.max_length,
+            "tie_word_embeddings": False,
+        }
+        backbone = new_dream({**sizes, **special}, tokenizer, seed, name="tiny")
+    else:
+        sizes = {
+            "d_model": section.width,
+            "n_layers": section.layers,
+            "n_heads": section.heads,
+            "mlp_hidden_size": section.mlp,
+            "embedding_size": len(tokenizer),
+            "max_sequence_length": section.max_length,
+            "weight_tying": False,
+        }
+        backbone = new_llada({**sizes, **special}, tokenizer, seed, name="tiny")
     init_weights(backbone.model, section.layers, seed)
     return backbone
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
@@ -25,6 +25,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 
 TEST_SHARE = 8  # one problem in eight belongs to the test side
+HARD_SHARE = 0.3  # of the problems of pretraining, unless its stage says otherwise
 REDRAWS = 2000  # a family that cannot fill its side within this many draws is broken
 _ANSWER = re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL)
 
@@ -45,7 +46,6 @@ class Level:
     prompt_style: int  # 0 terse, 1 wordy
     response_style: int  # 0 the style of pretraining, 1 the style of the fine-tuning corpus
     shifted: bool = False  # the sizes of fine-tuning and test
-    wide: bool = False  # larger numbers, in early pretraining only
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,16 @@ class Task:
     version: int = 1
 
     def problem(
-        self, seed: int, index: int, split: Split | str = Split.TEST, wide: bool = False
+        self, seed: int, index: int, split: Split | str = Split.TEST, hard: float = HARD_SHARE
     ) -> Problem:
-        """The problem of one index; the same on every machine."""
+        """The problem of one index; the same on every machine.
+
+        `hard` is the share of hard problems in pretraining; the others have their own sizes.
+        """
         split = Split(split)
         keys = Keys(seed, epoch=list(Split).index(split))
         rng = keys.rng(index, Stream.TASK)
-        level = replace(draw_level(keys.rng(index, Stream.RESPONSE), split), wide=wide)
+        level = draw_level(keys.rng(index, Stream.RESPONSE), split, hard)
         for _ in range(REDRAWS):
             draft = self.draft(rng, level)
             if is_test(self.name, draft.content) == (split is Split.TEST):
@@ -120,11 +123,11 @@ def is_test(task: str, content: str) -> bool:
     return content_id(task, content) % TEST_SHARE == 0
 
 
-def draw_level(rng: np.random.Generator, split: Split) -> Level:
+def draw_level(rng: np.random.Generator, split: Split, share: float = HARD_SHARE) -> Level:
     """Pretraining is mostly easy and mostly in its own style; the others have their own sizes."""
     hard, wordy, style = rng.random(3)
     if split is Split.PRETRAIN:
-        return Level(hard < 0.2, int(wordy < 0.5), int(style < 0.15))
+        return Level(bool(hard < share), int(wordy < 0.5), int(style < 0.15))
     return Level(hard=True, prompt_style=1, response_style=1, shifted=True)
 
 

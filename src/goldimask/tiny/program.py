@@ -1,10 +1,10 @@
 """Straight-line programs: assignments to single letters, then the value of one of them.
 
-    a = 5; k = a + 3; c = k * a; c?    ->    a = 5
-                                             k = a + 3 = 5 + 3 = 8
-                                             c = k * a = 8 * 5 = 0
+    a = 5; k = a + 3; c = k min a; c?    ->    a = 5
+                                               k = a + 3 = 5 + 3 = 8
+                                               c = k min a = 8 min 5 = 5
 
-Only the last digit of a value is kept. Operands are earlier variables or small literals.
+`max` and `min` take two variables, + and - a literal; values stay below 20.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import string
 
 import numpy as np
 
-from goldimask.tiny.arithmetic import NARROW, VERBS, WIDE, Numbers, draw_literal, draw_symbol
+from goldimask.tiny.arithmetic import LIMIT, apply, draw_step
 from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
-SIZES = Sizes(easy=(1, 4), hard=(4, 6), shifted=(4, 5))
+SIZES = Sizes(easy=(1, 4), hard=(3, 6), shifted=(4, 5))
 LETTERS = tuple(string.ascii_lowercase)
 Operand = tuple[bool, int]  # (is a variable, its number or the literal)
 
@@ -25,18 +25,17 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, SIZES, level)
     inputs = 1 if count == 1 else 2
     letters = [LETTERS[i] for i in rng.choice(len(LETTERS), inputs + count, replace=False)]
-    numbers = WIDE if level.wide else NARROW
-    values = [int(x) for x in rng.integers(numbers.modulus, size=inputs)]
+    values = [int(x) for x in rng.integers(LIMIT, size=inputs)]
     statements = [f"{letters[i]} = {values[i]}" for i in range(inputs)]
     lines, parts = list(statements), [str(x) for x in values]
     if level.response_style == 1:
         lines = [f"let {letters[i]} be {values[i]}." for i in range(inputs)]
     for _ in range(count):
-        symbol, left, right = draw_statement(rng, len(values), numbers)
+        symbol, left, right = draw_statement(rng, values)
         target = letters[len(values)]
         second = letters[right[1]] if right[0] else str(right[1])
         number = values[right[1]] if right[0] else right[1]
-        result = numbers.apply(symbol, values[left], number)
+        result = apply(symbol, values[left], number)
         source = f"{letters[left]} {symbol} {second}"
         statements.append(f"{target} = {source}")
         lines.append(
@@ -50,15 +49,16 @@ def draft(rng: np.random.Generator, level: Level) -> Draft:
     return Draft(" ".join(parts), prompt, tuple(lines), str(values[-1]))
 
 
-def draw_statement(
-    rng: np.random.Generator, known: int, numbers: Numbers
-) -> tuple[str, int, Operand]:
+def draw_statement(rng: np.random.Generator, values: list[int]) -> tuple[str, int, Operand]:
     """An operator and two operands; the left one is recent, so that most lines matter."""
-    symbol = draw_symbol(rng)
+    known = len(values)
     left = known - 1 - int(rng.integers(min(2, known)))
-    if known > 1 and rng.random() < 0.5:
-        return symbol, left, (True, int(rng.integers(known)))
-    return symbol, left, (False, draw_literal(rng, symbol, numbers))
+    if known > 1 and rng.random() < 0.4:
+        symbol = ("max", "min")[int(rng.integers(2))]
+        others = [i for i in range(known) if i != left]
+        return symbol, left, (True, others[int(rng.integers(len(others)))])
+    symbol, amount = draw_step(rng, values[left])
+    return symbol, left, (False, amount)
 
 
 def line(
@@ -66,21 +66,22 @@ def line(
 ) -> str:
     if style == 0:
         return f"{target} = {source} = {left} {symbol} {right} = {result}"
-    return f"now {target} is {source}, so {left} {VERBS[symbol]} {right} makes {result}."
+    return f"now {target} is {source}, so {left} {symbol} {right} makes {result}."
 
 
 TASK = Task(
     name="program",
-    summary="Two inputs and 4-5 assignments on last digits, evaluated line by line.",
+    summary="Two inputs and 4-5 assignments, evaluated line by line.",
     draft=draft,
     words=(
         *LETTERS,
+        "max",
+        "min",
         "let",
         "be",
         "now",
         "is",
         "so",
-        *VERBS.values(),
         "makes",
         "run",
         "this",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter
 
 from goldimask.config import apply_overrides, find_recipe, parse, read_yaml
 from goldimask.errors import GoldimaskError, nearest
+from goldimask.tiny.problem import HARD_SHARE
 from goldimask.tiny.tasks import TASKS
 
 _STRICT = ConfigDict(extra="forbid")
@@ -19,8 +20,9 @@ _STRICT = ConfigDict(extra="forbid")
 
 @dataclass(frozen=True)
 class ModelSection:
-    """The size of a LLaDA-layout model."""
+    """The family whose layout the model has, and its size."""
 
+    family: Literal["llada", "dream"] = "llada"
     width: int = 128
     layers: int = 4
     heads: int = 4
@@ -64,7 +66,7 @@ class StageSection:
 
     steps: int = 1000
     mix: dict[str, float] = field(default_factory=dict)  # instead of the run's mix; empty: that
-    wide: bool = False  # larger numbers (see `arithmetic.py`)
+    hard: float = HARD_SHARE  # share of hard problems
     frontier: float = 0.0  # share of masks as block decoding meets them (see `frontier.py`)
     reach: int = 32
     optim: OptimSection = field(default_factory=OptimSection)
@@ -157,6 +159,9 @@ def check(recipe: Pretraining, source: str) -> None:
     check_mix(recipe.mix, f"{source}: mix")
     for i, stage in enumerate(recipe.stages):
         check_mix(stage.mix, f"{source}: stages[{i}].mix")
+        for key, share in {"hard": stage.hard, "frontier": stage.frontier}.items():
+            if not 0.0 <= share <= 1.0:
+                raise GoldimaskError(f"{source}: stages[{i}].{key}: {share} must lie in [0, 1]")
 
 
 def check_mix(mix: dict[str, float], where: str) -> None:

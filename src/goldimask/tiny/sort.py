@@ -1,21 +1,21 @@
 """Selection sort of distinct numbers, with the list that remains after each choice.
 
-sort up: 12 4 77    ->    pick 4 keep 12 77 / pick 12 keep 77 / pick 77 keep none
+sort up: 12 4 17    ->    pick 4 keep 12 17 / pick 12 keep 17 / pick 17 keep none
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from goldimask.tiny.arithmetic import LIMIT
 from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
-SIZES = Sizes(easy=(2, 6), hard=(7, 9), shifted=(6, 7))
-NARROW, WIDE = 30, 40  # numbers are below it: each must be seen often enough to be learned
+SIZES = Sizes(easy=(2, 5), hard=(5, 8), shifted=(6, 7))
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
     count = pick(rng, SIZES, level)
-    rest = [int(x) for x in rng.choice(WIDE if level.wide else NARROW, count, replace=False)]
+    rest = [int(x) for x in rng.choice(LIMIT, count, replace=False)]
     up = bool(rng.random() < 0.6)
     direction = "up" if up else "down"
     content = " ".join([direction, *map(str, rest)])

@@ -1,22 +1,58 @@
-"""The tiny tokenizer: one token per word, number, sign and tag, with LLaDA's special tokens.
+"""The tiny tokenizer: one token per word, number, sign and tag.
 
 Text is lower-cased and split by one regular expression; whatever is not in the vocabulary becomes
 `<unk>`, so any text can be encoded. Decoding puts single spaces between tokens and takes them away
 before closing punctuation and around line breaks, which gives the texts of the tasks back exactly.
-The chat template has LLaDA's form (headers, blank line, turn end) and honours
-`add_generation_prompt`.
+The special tokens and the chat template are LLaDA's or Dream's; the other ids are the same in
+both. The template honours `add_generation_prompt`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
 from goldimask.tiny.tasks import TASKS
 
-BOS, EOS, TURN_END = "<|startoftext|>", "<|endoftext|>", "<|eot_id|>"
-HEADER, HEADER_END, MASK = "<|start_header_id|>", "<|end_header_id|>", "<|mdm_mask|>"
-SPECIALS = (EOS, BOS, TURN_END, HEADER, HEADER_END, MASK)
+EOS = "<|endoftext|>"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The special tokens and the chat template of a family, in the order of their ids."""
+
+    bos: str
+    turn_end: str
+    header: str
+    header_end: str  # Dream has none; the word keeps its place
+    mask: str
+    template: str
+
+    def specials(self) -> tuple[str, ...]:
+        return EOS, self.bos, self.turn_end, self.header, self.header_end, self.mask
+
+
+DIALECTS = {
+    "llada": Dialect(
+        *("<|startoftext|>", "<|eot_id|>", "<|start_header_id|>", "<|end_header_id|>"),
+        "<|mdm_mask|>",
+        "{{ bos_token }}{% for message in messages %}"
+        "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}"
+        "{{ message['content'] | trim }}{{ '<|eot_id|>' }}{% endfor %}"
+        "{% if add_generation_prompt %}"
+        "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+    ),
+    "dream": Dialect(
+        *("<|beginoftext|>", "<|im_end|>", "<|im_start|>", "<|box_start|>"),
+        "<|mask|>",
+        "{% for message in messages %}"
+        "{{ '<|im_start|>' + message['role'] + '\n' }}"
+        "{{ message['content'] | trim }}{{ '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+    ),
+}
 UNKNOWN = "<unk>"
 TAGS = ("<reasoning>", "</reasoning>", "<answer>", "</answer>")
 CLOSING = (".", ",", ":", ";", "?")  # no space before these
@@ -25,30 +61,34 @@ NUMBERS = tuple(str(n) for n in range(100))
 PATTERN = r"</?[a-z]+>|\n\n|\n|[0-9]+|[a-z]+|[^\s]"
 MAX_LENGTH = 512
 
-TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}"
-    "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' }}"
-    "{{ message['content'] | trim }}{{ '<|eot_id|>' }}{% endfor %}"
-    "{% if add_generation_prompt %}"
-    "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
-)
 
-
-def vocabulary() -> list[str]:
+def vocabulary(family: str = "llada") -> list[str]:
     """Every token in the order of its id: specials, tags, signs, numbers, words."""
-    words = sorted({word for entry in TASKS for word in entry.load().words})
+    named = {word for entry in TASKS for word in entry.load().words}
+    words = sorted({*named, *IDENTIFIERS, OPENING})
     roles = ("user", "assistant", "system")
-    fixed = (*SPECIALS, UNKNOWN, *TAGS, "\n", "\n\n", *CLOSING, *SIGNS, *NUMBERS, *roles)
+    fixed = (
+        *DIALECTS[family].specials(),
+        UNKNOWN,
+        *TAGS,
+        "\n",
+        "\n\n",
+        *CLOSING,
+        *SIGNS,
+        *NUMBERS,
+        *roles,
+    )
     return [*fixed, *(word for word in words if word not in fixed)]
 
 
-def build_tokenizer() -> Any:
+def build_tokenizer(family: str = "llada") -> Any:
     """The tokenizer as transformers knows it."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    ids = {token: i for i, token in enumerate(vocabulary())}
+    dialect = DIALECTS[family]
+    ids = {token: i for i, token in enumerate(vocabulary(family))}
     tokenizer = Tokenizer(WordLevel(ids, unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(PATTERN), behavior="removed", invert=True)
@@ -61,15 +101,17 @@ def build_tokenizer() -> Any:
             decoders.Replace("\n ", "\n"),
         ]
     )
-    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIALS])
+    tokenizer.add_special_tokens(
+        [AddedToken(t, special=True, normalized=False) for t in dialect.specials()]
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        bos_token=BOS,
+        bos_token=dialect.bos,
         eos_token=EOS,
         pad_token=EOS,
         unk_token=UNKNOWN,
-        mask_token=MASK,
-        chat_template=TEMPLATE,
+        mask_token=dialect.mask,
+        chat_template=dialect.template,
         clean_up_tokenization_spaces=False,
         model_max_length=MAX_LENGTH,
         padding_side="right",

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from goldimask.backbones import load_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.keys import Keys, Stream
 from goldimask.tiny.canvas import batches, make_canvas, problem_number, trailing
@@ -245,6 +246,32 @@ def test_the_mix_is_obeyed(tmp_path):
     assert {problem_number(recipe, i, other).task for i in range(20)} == {"story"}
 
 
+def test_a_stage_has_its_own_share_of_hard_problems(tmp_path):
+    recipe = small(tmp_path, mix={"sort": 1.0})
+    length = {
+        share: np.mean(
+            [
+                len(problem_number(recipe, i, StageSection(4, hard=share)).answer.split())
+                for i in range(100)
+            ]
+        )
+        for share in (0.0, 0.5, 1.0)
+    }
+    assert length[0.0] < 4.0 < length[0.5] < 6.0 < length[1.0]
+
+
+def test_a_dream_model_is_pretrained_with_the_shift(tmp_path):
+    section = dataclasses.replace(SMALL, family="dream")
+    pretrain(small(tmp_path / "a", ONE, model=section))
+    pretrain(small(tmp_path / "b", ONE, model=section))
+    assert losses(tmp_path / "a") == losses(tmp_path / "b")
+    backbone = load_backbone(tmp_path / "a" / "model")
+    assert backbone.family == "dream" and backbone.shift
+    assert len(backbone.tokenizer) == backbone.model.config.vocab_size
+    problem = problem_number(small(tmp_path), 3, ONE[0])
+    assert backbone.decode(backbone.response_ids(problem.response)) == problem.response
+
+
 def test_trailing_end_tokens():
     section = CanvasSection(short=0.3, short_length=8, full=0.3, lengths=(64, 96))
     draws = [trailing(section, Keys(0).rng(i, Stream.ORDER), 50) for i in range(600)]
@@ -269,6 +296,9 @@ def test_trailing_end_tokens():
         (["stages=[{steps: 6}]"], "stages[0].steps: 6 must be a positive multiple of window = 4"),
         (["stages=[]"], "stages: at least one is needed"),
         (["model.width=30"], "model.width: 30 must be a multiple"),
+        (["stages=[{steps: 4, hard: 2}]"], "stages[0].hard: 2.0 must lie in [0, 1]"),
+        (["stages=[{steps: 4, frontier: -1}]"], "stages[0].frontier: -1.0 must lie in"),
+        (["model.family=qwen"], "model.family: Input should be 'llada' or 'dream'"),
         (["noise_floor=0"], "noise_floor: 0.0 must lie in"),
         (["mix.chian=1"], "mix.chian: unknown task; did you mean 'chain'"),
         (["mix.chain=0"], "mix.chain: 0.0 must be positive"),

@@ -7,16 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldimask.tiny import TASKS, Split
+from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
 from goldimask.tiny.tokenizer import (
+    DIALECTS,
     EOS,
-    MASK,
-    SPECIALS,
     TAGS,
-    TURN_END,
     build_tokenizer,
     save_tokenizer,
     vocabulary,
 )
+
+LLADA = DIALECTS["llada"]
+TURN_END = LLADA.turn_end
 
 
 @pytest.fixture(scope="module")
@@ -49,16 +51,33 @@ def test_lengths_of_the_fine_tuning_distribution(tokenizer, name):
 
 def test_vocabulary_is_compact_and_ordered(tokenizer):
     words = vocabulary()
-    assert len(words) == len(set(words)) == len(tokenizer) < 300
-    assert words[: len(SPECIALS)] == list(SPECIALS)
+    assert len(words) == len(set(words)) == len(tokenizer) < 320
+    assert words[:6] == list(LLADA.specials())
     assert [tokenizer.convert_tokens_to_ids(w) for w in words] == list(range(len(words)))
 
 
 def test_special_tokens(tokenizer):
-    assert tokenizer.eos_token == tokenizer.pad_token == EOS and tokenizer.mask_token == MASK
+    assert tokenizer.eos_token == tokenizer.pad_token == EOS and tokenizer.mask_token == LLADA.mask
     for tag in TAGS:  # tags are words: one token, supervised, shown
         assert len(encode(tokenizer, tag)) == 1
         assert encode(tokenizer, tag)[0] not in tokenizer.all_special_ids
+
+
+def test_both_families_differ_in_special_tokens_alone(tokenizer):
+    dream = build_tokenizer("dream")
+    assert vocabulary("dream")[6:] == vocabulary()[6:] and len(dream) == len(tokenizer)
+    assert dream.mask_token == "<|mask|>" and dream.pad_token == EOS
+    text = dream.apply_chat_template(
+        [{"role": "user", "content": "and 8?"}], tokenize=False, add_generation_prompt=True
+    )
+    assert text == "<|im_start|>user\nand 8?<|im_end|>\n<|im_start|>assistant\n"
+    assert dream.unk_token_id not in encode(dream, text)
+
+
+def test_identifiers_are_words_of_no_problem(tokenizer):
+    words = {w for entry in TASKS for w in entry.load().words}
+    assert len(IDENTIFIERS) >= 60 and not words & {*IDENTIFIERS, OPENING}
+    assert tokenizer.unk_token_id not in encode(tokenizer, " ".join((OPENING, *IDENTIFIERS)))
 
 
 def test_chat_template(tokenizer):
