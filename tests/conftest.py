@@ -16,7 +16,7 @@ import pytest
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a two-block LLaDA-layout model and the embedded tokenizer."""
     from goldimask.backbones import new_llada, save_backbone
-    from goldimask.tiny.tokenizer import MASK, build_tokenizer
+    from goldimask.tiny.tokenizer import build_tokenizer
 
     tokenizer = build_tokenizer()
     config = {
@@ -27,7 +27,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "num_key_value_heads": 2,
         "vocab_size": len(tokenizer),
         "max_position_embeddings": 512,
-        "mask_token_id": tokenizer.convert_tokens_to_ids(MASK),
+        "mask_token_id": tokenizer.mask_token_id,
     }
     folder = tmp_path_factory.mktemp("model") / "small"
     save_backbone(new_llada(config, tokenizer, seed=0), folder)
