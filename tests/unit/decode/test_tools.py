@@ -81,6 +81,16 @@ def test_cli_decode(call, folder, tmp_path):
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 2
 
 
+def test_cli_decode_writes_a_replay(call, folder, tmp_path):
+    page = tmp_path / "r.html"
+    options = ("--length", "12", "--block", "8", "--tau", "0.5", "--html", page, "--json")
+    made = json.loads(call("decode", folder, "a", "--against", folder, *options).stdout)
+    first, second = made["responses"]
+    assert first["tokens"] == second["tokens"] and first["label"] != second["label"]
+    text = page.read_text("utf-8")
+    assert made["page"] == str(page) and first["label"].split("/")[-1] in text
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -89,6 +99,8 @@ def test_cli_decode(call, folder, tmp_path):
         (("decode", "RUN", "a", "--tau", "2"), "tau: expected"),
         (("decode", "RUN", "a", "--decoder", "x"), "unknown decoder"),
         (("decode", "RUN", "a", "--show", "--json"), "--show is for one prompt"),
+        (("decode", "RUN", "a", "--show", "--html", "x"), "--html is for one prompt"),
+        (("decode", "RUN", "a", "--against", "x"), "--against needs --html"),
         (("sweep", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
         (("sweep", "RUN", "--tasks", "x", "--baselines", "b"), "b is not among the runs"),
         (("study", "eligibility", "RUN", "--tau", "1.5"), "--tau: expected confidences"),

@@ -180,3 +180,24 @@ def test_cells_are_escaped_in_every_format():
     assert "| 50% &lt;b>⏎ | 1.235 |" in to_markdown(made) and "x\\|y" in to_markdown(made)
     assert list(csv.reader(to_csv(made).splitlines(keepends=True)))[1] == ["50% <b>\n", "1.23456"]
     assert tables_of("n", "t", [1]) == []
+
+
+def test_studies_are_found_and_shown(tmp_path):
+    """A folder of study results is a source; models and changes become tables and figures."""
+    import json
+
+    from goldimask.report.run_report import make_report
+    from goldimask.report.runs import read_sources
+
+    rows = [{"tau": 0.7, "precision": 0.9, "oracle_safe": 3.0}, {"tau": 0.9, "precision": None}]
+    value = {"states": 4, "models": {"a": rows, "b": rows[:1]}, "changes": {}}
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "study-eligibility.json").write_text(json.dumps(value))
+    runs, extras = read_sources([str(tmp_path)])
+    assert runs == [] and list(extras) == ["study-eligibility"]
+    report = make_report(runs, extras)
+    table = next(t for t in report.tables if t.name == "study-eligibility-models")
+    assert table.columns == ("", "tau", "precision", "oracle_safe")
+    assert [r[0] for r in table.rows] == ["a", "a", "b"]
+    precision = next(f for f in report.figures if f.name.endswith("precision"))
+    assert [line.points for line in precision.lines] == [((0.7, 0.9),), ((0.7, 0.9),)]
