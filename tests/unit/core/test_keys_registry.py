@@ -76,7 +76,7 @@ DRAWS = re.compile(
     r"torch\.(rand|randn|randint|randperm|bernoulli|multinomial|normal|manual_seed|seed)\("
     r"|np\.random\.(rand|randn|seed|choice|shuffle|permutation|randint|random|uniform|normal)\("
     r"|^\s*(import random|from random import)|\bset_seed\("
-    r"|\.(random_|normal_|uniform_|bernoulli_|multinomial)\("
+    r"|\.(random_|normal_|uniform_|bernoulli_)\(|(?<!\brng)\.multinomial\("
 )
 
 
