@@ -44,7 +44,7 @@ SELECTORS = ("greedy", "randomized", "twin", "practical")
 PHI = Support()
 SEED = 1
 ORACLE = 256  # candidates up to which the oracle is the reference
-AUDITED = 24  # steps
+AUDITED = 12  # steps
 Row = dict[str, Any]
 
 

@@ -131,7 +131,7 @@ def test_bench_says_what_it_compared(monkeypatch):
     for selector in ("randomized", "twin", "practical"):
         assert fast[selector]["same_set"] is None and fast[selector]["reference"] is None
     for selector in ("greedy", "randomized"):
-        assert fast[selector]["audited"] == 20 and fast[selector]["audit"]
+        assert fast[selector]["audited"] == 12 and fast[selector]["audit"]
 
 
 def test_the_audit_finds_a_wrong_choice():
