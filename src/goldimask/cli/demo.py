@@ -39,7 +39,7 @@ def demo(
 
 
 def results_table(results: dict[str, Any], problems: int, tau: float) -> Any:
-    """One row per model: accuracy per task, mean, decoding steps, held-out loss."""
+    """One row per model: accuracy per task, mean, decoding steps, held-out denoising loss."""
     tasks = list(results["base"]["tasks"])
     rows = [
         (
@@ -47,9 +47,9 @@ def results_table(results: dict[str, Any], problems: int, tau: float) -> Any:
             *(f"{100 * r['tasks'][t]['accuracy']:.0f}" for t in tasks),
             f"{100 * r['accuracy']:.1f}",
             f"{r['steps']:.1f}",
-            f"{r['heldout']:.4f}",
+            f"{r['heldout']:.3f}",
         )
         for name, r in results.items()
     ]
-    title = f"Accuracy in % on {problems} test problems a task, decoding at threshold {tau:g}"
-    return table(title, ("model", *tasks, "mean", "steps", "held-out loss"), rows)
+    title = f"Accuracy (%) on {problems} test problems a task, threshold {tau:g}; held-out loss"
+    return table(title, ("model", *tasks, "mean", "steps", "loss"), rows)
