@@ -47,8 +47,8 @@ def score_rows(
     """Choose and score a token per row."""
     rows = max(1, CHUNK // logits.shape[1])
     plain = measure == "confidence" and uniforms is None and not filtered
-    if plain and logits.device.type == "cpu" and logits.shape[0] <= rows:
-        return greedy(logits, banned)
+    if plain and logits.device.type == "cpu":
+        return greedy(logits, banned, rows)
     parts = []
     for start in range(0, logits.shape[0], rows):
         table = logits[start : start + rows].double()  # [m, V], a copy unless already float64
@@ -62,14 +62,20 @@ def score_rows(
     return Scores(token, confidence, score)
 
 
-def greedy(logits: Tensor, banned: Sequence[int]) -> Scores:
-    """The most probable token and its probability, 1 / sum exp(l - max l)."""
-    table = logits.double().numpy()  # numpy has less to say per call, and the tables are small
-    table = table.copy() if logits.dtype == torch.float64 else table
-    table[:, list(banned)] = -np.inf
-    token = table.argmax(1)
-    table -= table[np.arange(len(table)), token][:, None]
-    confidence = 1.0 / np.exp(table, out=table).sum(1)
+def greedy(logits: Tensor, banned: Sequence[int], rows: int) -> Scores:
+    """The most probable token and its probability, 1 / sum exp(l - max l), `rows` at a time."""
+    count = logits.shape[0]
+    token, confidence = np.empty(count, np.int64), np.empty(count, np.float64)
+    for start in range(0, count, rows):
+        part = slice(start, start + rows)
+        table = (
+            logits[part].double().numpy()
+        )  # numpy has less to say per call, and tables are small
+        table = table.copy() if logits.dtype == torch.float64 else table
+        table[:, list(banned)] = -np.inf
+        token[part] = table.argmax(1)
+        table -= table[np.arange(len(table)), token[part]][:, None]
+        confidence[part] = 1.0 / np.exp(table, out=table).sum(1)
     return Scores(token, confidence, confidence)
 
 
