@@ -141,7 +141,7 @@ def _measure(
     first: int,
 ) -> Observations:
     c = overmask()(batch, keys)
-    targets, reveals = _draw(c, batch, keys, sets)
+    targets, reveals = draw_sets(c, batch, keys, sets)
     y = torch.stack([_logp(scorer(model, batch, c.candidates & ~r).logp)[targets] for r in reveals])
     mass = torch.stack(
         [_masses(model, scorer, batch, c, reveals, layer)[:, targets] for layer in range(layers)]
@@ -157,7 +157,7 @@ def _measure(
     )
 
 
-def _draw(c: Corruption, batch: Batch, keys: Keys, sets: int) -> tuple[Tensor, list[Tensor]]:
+def draw_sets(c: Corruption, batch: Batch, keys: Keys, sets: int) -> tuple[Tensor, list[Tensor]]:
     """Fixed targets [B, T] and `sets` random halves of the other candidates."""
     candidates, keep = c.candidates.cpu().numpy(), c.keep.tolist()
     targets = np.zeros_like(candidates)

@@ -13,8 +13,7 @@ summed over the batches. Capture is the difference between a scoring pass with a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +29,7 @@ from goldimask.metrics import MetricPool, step_metrics
 from goldimask.noise import overmask
 from goldimask.presets import MAIN
 from goldimask.step import MaskedStep, module_mode
+from goldimask.studies.tuning import one_thread
 from goldimask.train.warmth import warm_up
 from goldimask.types import Batch, Signal
 
@@ -192,13 +192,3 @@ def candidates_mean(data: Sequence[Batch]) -> float:
     noise = overmask()
     counts = [noise(b, Keys(0, i)).candidates.sum(1).double().mean() for i, b in enumerate(data)]
     return float(torch.stack(counts).mean())
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

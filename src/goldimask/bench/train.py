@@ -34,13 +34,13 @@ from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
 from goldimask.backbones.scoring import TokenScorer
 from goldimask.backbones.scratch import init_weights
 from goldimask.bench.memory import MB, peak_of
-from goldimask.bench.step import one_thread
 from goldimask.config import parse_recipe
 from goldimask.data.batches import EpochSampler, make_batch
 from goldimask.keys import Keys, Stream
 from goldimask.methods import method
 from goldimask.noise import uniform
 from goldimask.step import MaskedStep
+from goldimask.studies.tuning import one_thread
 from goldimask.train.arguments import training_arguments
 from goldimask.train.trainer import GoldiTrainer
 from goldimask.types import Batch, Example

@@ -27,13 +27,14 @@ from torch import Tensor
 from goldimask.backbones import Backbone
 from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
-from goldimask.keys import Keys, Stream
+from goldimask.keys import Keys
+from goldimask.layer_probe import draw_sets
 from goldimask.noise import overmask
 from goldimask.objective import Support
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, per_group, weights
 from goldimask.studies.tuning import one_thread, study_examples
-from goldimask.types import Batch, Corruption, Example, Signal
+from goldimask.types import Batch, Example, Signal
 
 INTERVALS = (0.0, 0.25, 0.5, 0.71, 0.84, 1.0)
 SCALES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -163,24 +164,6 @@ def attention_of(
     index = torch.where(signals.rows >= 0, signals.rows, t)[:, :, None].expand(-1, -1, t)
     full.scatter_(1, index, signals.attention.float())
     return full[:, :t], signals.logp
-
-
-def draw_sets(c: Corruption, batch: Batch, keys: Keys, sets: int) -> tuple[Tensor, list[Tensor]]:
-    """Fixed targets [B, T] and `sets` random halves of the other candidates."""
-    candidates, keep = c.candidates.cpu().numpy(), c.keep.tolist()
-    targets = np.zeros_like(candidates)
-    reveals = np.zeros((sets, *candidates.shape), dtype=bool)
-    for b, example_id in enumerate(batch.example_id.tolist()):
-        rng = keys.rng(example_id, Stream.STUDY)
-        order = rng.permutation(np.flatnonzero(candidates[b]))
-        pool = order[keep[b] :]
-        if keep[b] < 1 or len(pool) < 2:  # no target, or nothing to vary
-            continue
-        targets[b, order[: keep[b]]] = True
-        for r in range(sets):
-            reveals[r, b, rng.permutation(pool)[: len(pool) // 2]] = True
-    device = batch.ids.device
-    return torch.from_numpy(targets).to(device), list(torch.from_numpy(reveals).to(device))
 
 
 def analyse(found: Observed, s0: float) -> list[dict[str, Any]]:
