@@ -38,6 +38,7 @@ from goldimask.select.draws import step_words
 from goldimask.select.engine import Rules, Task, lay_out, maximise
 from goldimask.select.heap import run_heap
 from goldimask.select.kernels import new_state
+from goldimask.threads import torch_threads
 
 FAMILIES = ("real", "sink", "peaked", "flat")
 SELECTORS = ("greedy", "randomized", "twin", "practical")
@@ -267,9 +268,7 @@ def bench_select(
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Rows for every size, budget, selector and engine, and the ratios between them."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with torch_threads():
         warm = instance(family, 32)
         for selector in SELECTORS:  # compile before the clock runs
             bench_case(*warm, 8, selector, naive_problem(*warm), 1, None)
@@ -278,6 +277,4 @@ def bench_select(
             rows += bench_size(
                 family, n, shares, rounds if n < 2048 else min(rounds, 3), full, advance
             )
-    finally:
-        torch.set_num_threads(threads)
     return {"family": family, "rounds": rounds, "rows": rows, "ratios": ratios(rows)}

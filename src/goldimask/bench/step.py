@@ -29,7 +29,7 @@ from goldimask.metrics import MetricPool, step_metrics
 from goldimask.noise import overmask
 from goldimask.presets import MAIN
 from goldimask.step import MaskedStep, module_mode
-from goldimask.studies.tuning import one_thread
+from goldimask.threads import torch_threads
 from goldimask.train.warmth import warm_up
 from goldimask.types import Batch, Signal
 
@@ -75,7 +75,7 @@ def bench_step(
     data = corpus_batches(backbone, corpus, batch_size, batches)
     for one in built.values():
         warm_up(one, backbone.model.device)
-    with one_thread():
+    with torch_threads():
         best = run_rounds(backbone, built, data, rounds, advance)
     tokens = sum(int(b.valid.sum()) for b in data) / len(data)
     return {

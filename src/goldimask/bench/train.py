@@ -40,7 +40,7 @@ from goldimask.keys import Keys, Stream
 from goldimask.methods import method
 from goldimask.noise import uniform
 from goldimask.step import MaskedStep
-from goldimask.studies.tuning import one_thread
+from goldimask.threads import torch_threads
 from goldimask.train.arguments import training_arguments
 from goldimask.train.trainer import GoldiTrainer
 from goldimask.types import Batch, Example
@@ -58,7 +58,7 @@ def bench_train(
     for name in METHODS:
         loops[name] = lambda name=name: trainer_loop(data, name, steps)
     seen: dict[str, list[dict[str, Any]]] = {name: [] for name in loops}
-    with one_thread():
+    with torch_threads():
         for _ in range(rounds):
             for name, loop in loops.items():
                 seen[name].append(loop())

@@ -22,34 +22,29 @@ def bench_decode_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Tokens per CPU second and steps, on one thread, with the same tokens from both."""
-    import torch
-
     from goldimask.bench.decode import bench_decode, tiny_prompts
     from goldimask.errors import GoldimaskError
     from goldimask.runs import load_run
+    from goldimask.threads import torch_threads
 
     try:
         sizes = [int(x) for x in batches.split(",")]
     except ValueError as error:
         raise GoldimaskError(f"--batches: expected numbers like 1,16, got '{batches}'") from error
     model = load_run(backbone, device="cpu", dtype="float32")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with progress("bench decode", 2 * repeats * len(sizes) + one_token) as advance:
-            result = bench_decode(
-                model,
-                tiny_prompts(prompts),
-                batches=sizes,
-                length=length,
-                block=block,
-                tau=tau,
-                repeats=repeats,
-                one_token=one_token,
-                advance=advance,
-            )
-    finally:
-        torch.set_num_threads(threads)
+    bar = progress("bench decode", 2 * repeats * len(sizes) + one_token)
+    with torch_threads(), bar as advance:
+        result = bench_decode(
+            model,
+            tiny_prompts(prompts),
+            batches=sizes,
+            length=length,
+            block=block,
+            tau=tau,
+            repeats=repeats,
+            one_token=one_token,
+            advance=advance,
+        )
     emit(result, as_json, _table(result))
 
 

@@ -39,7 +39,7 @@ def budget(
 ) -> None:
     """Study 1: which targets should carry a limited supervision budget?"""
     from goldimask.studies.budget import RULES, study_budget
-    from goldimask.studies.tuning import Tuning
+    from goldimask.studies.schedule import Tuning
 
     chosen = tuple(x for x in rules.split(",") if x) or tuple(RULES)
     tuning = Tuning(steps=steps, batch_size=batch_size, learning_rate=rate)

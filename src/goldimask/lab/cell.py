@@ -23,10 +23,10 @@ def run_cell(
     from goldimask.backbones import load_backbone
     from goldimask.lab.data import heldout_examples, heldout_rows
     from goldimask.studies.heldout import held_out
-    from goldimask.studies.tuning import one_thread
+    from goldimask.threads import torch_threads
 
     began = time.process_time()
-    with one_thread():
+    with torch_threads():
         backbone = load_backbone(cell.backbone, dtype="float32", device="cpu")
         training = None
         if cell.row != BASE:
@@ -58,7 +58,7 @@ def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
     from goldimask.build import build_method
     from goldimask.lab.classes import Tally, classify
     from goldimask.lab.data import clean_rows, to_examples, training_rows
-    from goldimask.studies.tuning import Tuning, tune
+    from goldimask.studies.tuning import tune
     from goldimask.train.layers import resolve_layer
 
     method = section(lab, cell.row)
@@ -70,7 +70,7 @@ def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
     built, layers = resolve_layer(
         build_method(method), backbone, [], examples, cell.seed, None, lambda line: None
     )
-    done = tune(backbone, examples, built, Tuning(**asdict(lab.tuning)), cell.seed, tally)
+    done = tune(backbone, examples, built, lab.tuning, cell.seed, tally)
     tail = done.losses[-10:]
     return {
         "cpu_seconds": done.cpu_seconds,

@@ -51,7 +51,7 @@ def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
     from goldimask.build import build_method
     from goldimask.data.batches import make_batch
     from goldimask.lab.data import to_examples, training_rows
-    from goldimask.studies.tuning import one_thread
+    from goldimask.threads import torch_threads
     from goldimask.train.layers import resolve_layer
 
     loaded = load_backbone(backbone, dtype="float32", device="cpu")
@@ -67,7 +67,7 @@ def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
     size = lab.tuning.batch_size
     middle = sorted(examples, key=len)[max(0, (len(examples) - size) // 2) :][:size]
     batch = make_batch(middle, loaded.pad_id, 8)
-    with one_thread():
+    with torch_threads():
         best = run_rounds(loaded, built, [batch], lab.cost_rounds, lambda *a, **k: None)
     vanilla = best["vanilla"].seconds
     return {

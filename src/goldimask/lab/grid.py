@@ -150,7 +150,7 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
     from goldimask.lab.cell import trained
     from goldimask.lab.data import cached_task
     from goldimask.lab.settings import BASE, problems_at, tasks_of
-    from goldimask.studies.tuning import one_thread
+    from goldimask.threads import torch_threads
 
     if not waiting:
         return Estimate(0, 0.0, 0.0, 0.0)
@@ -160,7 +160,7 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
 
     judging, names = lab.judging, tasks_of(lab)
     few = min(problems, judging.problems)
-    with one_thread():
+    with torch_threads():
         backbone = load_backbone(waiting[0].backbone, dtype="float32", device="cpu")
         tasks = [cached_task(name, judging.problems) for name in names]
         options = {"tau": judging.main_tau, "block": judging.block}

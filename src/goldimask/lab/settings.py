@@ -24,23 +24,11 @@ from pydantic import ConfigDict, TypeAdapter
 from goldimask.config import MethodSection, apply_overrides, find_recipe, parse, read_yaml
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.presets import PRESETS
+from goldimask.studies.schedule import Tuning
 
 _STRICT = ConfigDict(extra="forbid")
 BASE = "base"  # the row of the untuned backbone
 BASELINES = ("vanilla", "cart", "gift", "lift-2", "lift-3", "agdo")
-
-
-@dataclass(frozen=True)
-class TuningSection:
-    """Fields of `goldimask.studies.tuning.Tuning`."""
-
-    steps: int = 150
-    batch_size: int = 16
-    learning_rate: float = 3.0e-4
-    weight_decay: float = 0.01
-    warmup: int = 10
-    clip: float = 1.0
-    __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
@@ -71,7 +59,7 @@ class Lab:
     seeds: tuple[int, ...] = (0, 1, 2)
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)  # method sections
     attention_layer: int | float | str | None = None  # of every row that does not name its own
-    tuning: TuningSection = field(default_factory=TuningSection)
+    tuning: Tuning = field(default_factory=Tuning)
     judging: JudgingSection = field(default_factory=JudgingSection)
     cost_rounds: int = 4  # timed rounds of the cost measurement; 0: do not measure
     __pydantic_config__ = _STRICT

@@ -25,7 +25,9 @@ from goldimask.eval.stats import spread
 from goldimask.methods import method
 from goldimask.studies.heldout import HeldOut, held_out
 from goldimask.studies.resampling import interval, per_group, weights
-from goldimask.studies.tuning import Tuning, one_thread, study_examples, tune
+from goldimask.studies.schedule import Tuning
+from goldimask.studies.tuning import study_examples, tune
+from goldimask.threads import torch_threads
 
 UNIFORM = "uniform"
 RULES: dict[str, list[float]] = {
@@ -56,7 +58,7 @@ def study_budget(
     for rule in rules:
         if rule not in RULES:
             raise GoldimaskError(f"rules: unknown '{rule}'; valid: {', '.join(RULES)}")
-    with one_thread():
+    with torch_threads():
         first = load()
         held = study_examples(first, corpus, heldout)
         train = study_examples(first, corpus, examples, heldout)

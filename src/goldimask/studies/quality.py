@@ -30,7 +30,8 @@ from goldimask.select.base import candidate_attention
 from goldimask.select.reveal import RandomSelect, SubmodularSelect
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, weights
-from goldimask.studies.tuning import one_thread, study_examples
+from goldimask.studies.tuning import study_examples
+from goldimask.threads import torch_threads
 from goldimask.types import Batch, Corruption, Signal, Signals
 
 SELECTORS = {
@@ -55,7 +56,7 @@ def study_quality(
     advance: Callable[..., None] = lambda *a, **b: None,
 ) -> dict[str, Any]:
     """One row per block and selector; seeds draw new masks and are pooled."""
-    with one_thread():
+    with torch_threads():
         backbone = load()
         data = study_examples(backbone, corpus, examples)
         shape = (backbone.layers, len(SELECTORS), examples, len(COLUMNS))

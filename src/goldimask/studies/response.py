@@ -27,7 +27,8 @@ from goldimask.noise import overmask
 from goldimask.select.reveal import RandomSelect
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, weights
-from goldimask.studies.tuning import one_thread, study_examples
+from goldimask.studies.tuning import study_examples
+from goldimask.threads import torch_threads
 from goldimask.types import Example, Signals
 
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -71,7 +72,7 @@ def study_response(
     advance: Callable[..., None] = lambda *a, **b: None,
 ) -> dict[str, Any]:
     """Profiles per seed (new masks) and over all of them."""
-    with one_thread():
+    with torch_threads():
         backbone = load()
         data = study_examples(backbone, corpus, examples)
         found = {seed: measure(backbone, data, draws, seed, advance) for seed in seeds}

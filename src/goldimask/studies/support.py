@@ -33,7 +33,8 @@ from goldimask.noise import overmask
 from goldimask.objective import Support
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, per_group, weights
-from goldimask.studies.tuning import one_thread, study_examples
+from goldimask.studies.tuning import study_examples
+from goldimask.threads import torch_threads
 from goldimask.types import Batch, Example, Signal
 
 INTERVALS = (0.0, 0.25, 0.5, 0.71, 0.84, 1.0)
@@ -66,7 +67,7 @@ def study_support(
     """R2 per block, before and after the reveal; seeds draw new masks and are pooled."""
     if sets < 2:
         raise GoldimaskError(f"sets: {sets} reveal sets leave nothing to compare; use at least 2")
-    with one_thread():
+    with torch_threads():
         backbone = load()
         data = study_examples(backbone, corpus, examples)
         parts = [observe(backbone, data, sets, seed, advance) for seed in seeds]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,25 +24,8 @@ from goldimask.keys import Keys
 from goldimask.methods import Method
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.step import MaskedStep
+from goldimask.studies.schedule import Tuning, rate
 from goldimask.types import Batch, Example, StepOutput
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """How long and how fast."""
-
-    steps: int = 150
-    batch_size: int = 16
-    learning_rate: float = 3.0e-4
-    weight_decay: float = 0.01
-    warmup: int = 10
-    clip: float = 1.0
-
-    def __post_init__(self) -> None:
-        if self.steps < 0 or self.batch_size < 1 or not self.learning_rate > 0:
-            raise GoldimaskError(
-                "tuning: steps must be at least 0, batch_size at least 1, learning_rate positive"
-            )
 
 
 @dataclass(frozen=True)
@@ -95,13 +77,6 @@ def tune(
     return Tuned(seconds, tuple(losses), metrics)
 
 
-def rate(step: int, tuning: Tuning) -> float:
-    """Linear warm-up, then linear decay to zero after the last step."""
-    if step < tuning.warmup:
-        return (step + 1) / tuning.warmup
-    return (tuning.steps - step) / max(1, tuning.steps - tuning.warmup)
-
-
 def batches(
     backbone: Backbone, examples: Sequence[Example], tuning: Tuning, seed: int
 ) -> Iterator[tuple[Batch, int]]:
@@ -117,17 +92,6 @@ def batches(
             order = sampler.order(epoch).reshape(-1, tuning.batch_size)
         chosen = [examples[i] for i in order[place]]  # pyright: ignore[reportPossiblyUnboundVariable]
         yield make_batch(chosen, backbone.pad_id, 8).to(device), epoch
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Small matrices are fastest on one thread, and processes then share the cores fairly."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def study_examples(backbone: Backbone, corpus: str, count: int, first: int = 0) -> list[Any]:

@@ -44,8 +44,7 @@ def rate(section: OptimSection, step: int, steps: int) -> float:
     """The share of the full rate: the step after the last would have `floor`."""
     if step < section.warmup:
         return (step + 1) / section.warmup
-    end = steps if section.decay_end is None else section.decay_end
-    left = (end - step) / max(1, section.decay)
+    left = (steps - step) / max(1, section.decay)
     return section.floor + (1 - section.floor) * min(1.0, left)
 
 

@@ -22,13 +22,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from goldimask.backbones import Backbone, new_dream, new_llada, save_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_text
 from goldimask.keys import Keys
 from goldimask.step import MaskedStep
+from goldimask.threads import torch_threads
 from goldimask.tiny.canvas import batches
 from goldimask.tiny.checkpoint import load_checkpoint, read_facts, save_checkpoint
 from goldimask.tiny.frontier import pretraining_method
@@ -100,12 +99,8 @@ def pretrain(
         raise GoldimaskError(
             f"until: {until} must lie between 1 and the run's {recipe.steps} steps"
         )
-    threads = torch.get_num_threads()
-    torch.set_num_threads(recipe.threads)
-    try:
+    with torch_threads(recipe.threads):
         return _run(recipe, resume, advance, say, until or recipe.steps)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _run(

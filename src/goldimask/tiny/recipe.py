@@ -53,8 +53,7 @@ class OptimSection:
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     warmup: int = 50
-    decay: int = 0  # steps over which the rate falls
-    decay_end: int | None = None  # where it would reach the floor; None: at the end of the stage
+    decay: int = 0  # steps at the end of the stage over which the rate falls
     floor: float = 0.0
     clip: float = 1.0
     __pydantic_config__ = _STRICT

@@ -40,7 +40,7 @@ def test_core_knows_no_framework() -> None:
 
 
 LAYERS = (  # a layer may import from itself and from those before it
-    {"errors", "types", "keys", "registry", "files"},
+    {"errors", "types", "keys", "registry", "files", "threads"},
     {"objective", "noise", "weighting", "select", "baselines", "config"},
     {"methods", "presets", "adaptive", "recall"},
     {

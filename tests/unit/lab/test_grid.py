@@ -19,11 +19,11 @@ from goldimask.lab.settings import (
     Cell,
     JudgingSection,
     Lab,
-    TuningSection,
     cells,
     check,
     load_lab,
 )
+from goldimask.studies.schedule import Tuning
 
 JUDGING = JudgingSection(
     tasks=("tiny-sort",), problems=4, taus=(0.005, 0.02), main_tau=0.02, heldout=5
@@ -37,7 +37,7 @@ def lab(small_model: Path) -> Lab:
         rows=("vanilla", "goldimask-d"),
         seeds=(0,),
         examples=8,
-        tuning=TuningSection(steps=2, batch_size=4, warmup=1),
+        tuning=Tuning(steps=2, batch_size=4, warmup=1),
         judging=JUDGING,
         cost_rounds=1,
     )
@@ -209,7 +209,8 @@ def test_supervision_is_tallied_by_class(small_model: Path) -> None:
     from goldimask.lab.classes import CLASSES, Tally, classify
     from goldimask.lab.data import clean_rows, to_examples
     from goldimask.methods import method
-    from goldimask.studies.tuning import Tuning, tune
+    from goldimask.studies.schedule import Tuning
+    from goldimask.studies.tuning import tune
 
     backbone = load_backbone(small_model, dtype="float32", device="cpu")
     rows, clean = training_rows("tiny-1k", 12, 0), clean_rows("tiny-1k", 12, 0)

@@ -22,8 +22,9 @@ from goldimask.studies.budget import study_budget
 from goldimask.studies.heldout import held_out
 from goldimask.studies.quality import study_quality
 from goldimask.studies.response import measure, study_response
+from goldimask.studies.schedule import Tuning
 from goldimask.studies.support import attention_of, draw_sets, observe, study_support
-from goldimask.studies.tuning import Tuning, study_examples, tune
+from goldimask.studies.tuning import study_examples, tune
 
 
 @pytest.fixture
