@@ -4,7 +4,8 @@ One epoch is a permutation cut into global batches; whatever does not fill the l
 another epoch. Consecutive examples of the order form one optimiser step, however they are divided
 over ranks and accumulation. With length grouping, windows of the permutation are sorted by length
 before they are cut, and the global batches are shuffled again, so a step still sees a random
-batch but little padding.
+batch but little padding. A window holds at most half of the epoch: were it all of it, every epoch
+would have nearly the same batches.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.types import Batch, Example
 
-WINDOW = 32  # global batches per sorted window
+WINDOW = 32  # most global batches per sorted window
 
 
 def collate(
@@ -94,7 +95,7 @@ class EpochSampler(Sampler[int]):
         order = rng.permutation(len(self.lengths))[: len(self)]
         if not self.group:
             return order
-        window = WINDOW * self.size
+        window = max(1, min(WINDOW, len(order) // self.size // 2)) * self.size
         pieces = [order[i : i + window] for i in range(0, len(order), window)]
         ordered = np.concatenate([p[np.argsort(-self.lengths[p], kind="stable")] for p in pieces])
         batches = ordered.reshape(-1, self.size)

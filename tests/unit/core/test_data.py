@@ -200,6 +200,16 @@ def test_grouping_saves_padding() -> None:
     assert grouped < shuffled / 3
 
 
+def test_small_sets_get_other_batches_in_every_epoch() -> None:
+    """Distinct lengths: with one window over the epoch every epoch would have the same batches."""
+    sampler = EpochSampler(list(range(10, 138)), 8, 1)
+    first, second = (
+        {frozenset(batch) for batch in sampler.order(epoch).reshape(-1, 8).tolist()}
+        for epoch in (0, 1)
+    )
+    assert len(first & second) < 4
+
+
 def test_too_few_examples_for_one_batch() -> None:
     with pytest.raises(GoldimaskError, match="global_batch_size: 8"):
         EpochSampler([3] * 7, 8, 0)
