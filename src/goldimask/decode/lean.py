@@ -2,7 +2,8 @@
 
 The function of the model's own forward, arranged for one canvas and the rows that are asked for:
 
-    block 1       queries, keys and values are looked up by token
+    block 1       queries, keys and values are looked up by token; the sums of its attention are
+                  carried from step to step (`sums`)
     block L       keys and values of all T rows; queries, output, MLP, norm and head of the n
                   predicting rows alone (every other block needs all its rows)
     between the matrix products there is one loop each (`kernels`), and no allocation
@@ -26,6 +27,7 @@ from torch.nn import functional as F
 from goldimask.decode import kernels
 from goldimask.decode.fused import Affine, Block, Lean, times
 from goldimask.decode.rows import Row
+from goldimask.decode.sums import Sums, carry, new_sums
 from goldimask.decode.types import Settings
 
 LANES = 8  # rows of keys are padded to whole vectors
@@ -96,6 +98,7 @@ class Pass:
     lean: Lean
     keys: dict[int, Keys] = field(default_factory=dict)
     arenas: dict[tuple[int, int], Arena] = field(default_factory=dict)
+    sums: dict[tuple[int, bool], Sums] = field(default_factory=dict)  # of (example, blind)
 
 
 def new_keys(block: Block, width: int, size: int) -> Keys:
@@ -147,22 +150,23 @@ def lean_logits(
     work: Pass, rows: Sequence[Row], windows: Sequence[np.ndarray], settings: Settings, mask_id: int
 ) -> Tensor:
     """[n, V] logits of all windows in order, like `forward.exact_logits`."""
-    tables = []
+    tables, active = [], {row.index for row in rows}
+    work.sums = {key: kept for key, kept in work.sums.items() if key[0] in active}
     for row, where in zip(rows, windows, strict=True):
         wanted = row.prompt + where
         if work.lean.shift:
             wanted = np.maximum(wanted - 1, 0)
-        logits = one(work, row.canvas, wanted)
+        logits = one(work, row.canvas, wanted, (row.index, False))
         if settings.cfg:
             blind = row.canvas.copy()
             blind[: row.prompt] = mask_id
-            free = one(work, blind, wanted)
+            free = one(work, blind, wanted, (row.index, True))
             logits = free + (settings.cfg + 1) * (logits - free)
         tables.append(logits)
     return tables[0] if len(tables) == 1 else torch.cat(tables)
 
 
-def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray) -> Tensor:
+def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray, example: tuple[int, bool]) -> Tensor:
     """Logits of the rows `wanted` [n] of a canvas [T]: [n, V]."""
     lean, size = work.lean, len(canvas)
     ids = torch.from_numpy(canvas)
@@ -170,13 +174,14 @@ def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray) -> Tensor:
     x = F.embedding(ids, lean.embed)  # [T, D]; faster than indexing
     for i, block in enumerate(lean.blocks[:-1]):
         if i == 0 and lean.table is not None:
-            qkv = F.embedding(ids, lean.table).numpy()
+            if example not in work.sums:
+                work.sums[example] = new_sums(block, size)
+            carry(work.sums[example], lean, canvas, rest.mix.n)
         else:
             kernels.unit(x.numpy(), block.eps, rest.h.n)
             times(rest.h.t, block.qkv, rest.qkv.t)
-            qkv = rest.qkv.n
-        spread(lean, block, qkv, keys.at, scores.q, keys)
-        attend(block, scores, keys, rest)
+            spread(lean, block, rest.qkv.n, keys.at, scores.q, keys)
+            attend(block, scores, keys, rest)
         x = finish(block, x, rest)
     return last(work, x, wanted, keys)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -77,6 +80,42 @@ def test_lean_without_the_token_table(backbone, monkeypatch):
     got = lean_logits(Pass(lean), rows, windows, settings, backbone.mask_id)
     expected = torch.cat([whole(backbone, r, w) for r, w in zip(rows, windows, strict=True)])
     torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-4)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("sharpness", [1.0, 80.0])
+def test_sums_carried_over_many_steps(backbone, monkeypatch, sharpness):
+    """Filling a canvas in any order gives the logits of the whole model at every step."""
+    from goldimask.decode import kernels, sums
+
+    model = copy.deepcopy(backbone.model)
+    model.model.layers[0].self_attn.q_proj.weight.mul_(sharpness)  # attention on few positions
+    sharp = replace(backbone, model=model)
+    settings, _ = make_settings("threshold", length=80, block=80)
+    row = rows_of(sharp, settings)[0]
+    row.canvas[row.prompt :], row.open_[:] = sharp.mask_id, True
+    lean = lean_parts(sharp, row.length)
+    assert lean is not None
+    work, rng, spent, alls = Pass(lean), np.random.default_rng(5), [], []
+    monkeypatch.setattr(sums, "FEW", 4)
+    amend, sum_all = kernels.amend, sums.sum_all
+
+    def amend_and_count(*args):
+        before = args[-1].sum()
+        amend(*args)
+        spent.append(int(args[-1].sum() - before))
+
+    monkeypatch.setattr(kernels, "amend", amend_and_count)
+    monkeypatch.setattr(sums, "sum_all", lambda s: (alls.append(1), sum_all(s)))
+    while row.open_.any():
+        where = window(row, settings)
+        got = lean_logits(work, [row], [where], settings, sharp.mask_id)
+        torch.testing.assert_close(got, whole(sharp, row, where), rtol=2e-5, atol=5e-4)
+        filled = rng.permutation(where)[: 1 + int(rng.integers(6))]
+        row.response()[filled] = rng.integers(5, 60, len(filled))
+        row.open_[filled] = False
+    assert len(alls) > 1 and len(spent) > 4  # both ways were gone
+    assert (sum(spent) > 0) == (sharpness > 1)
 
 
 def test_lean_declines_what_it_does_not_serve(backbone, monkeypatch):
