@@ -37,7 +37,8 @@ GM.replayPane = (model) => {
   const canvas = GM.el('div', { class: 'canvas', role: 'group', 'aria-label': `Response of ${model.label}` });
   const cells = model.canvas.index.map((v, i) => {
     if (model.block && model.block < model.length && i % model.block === 0) canvas.append(GM.el('span', { class: 'cell block', text: `block ${i / model.block + 1}` }));
-    const cell = GM.el('span', { class: 'cell' }, GM.word(model.canvas.vocab[v].runs));
+    const again = model.canvas.vocab[v].special && v === model.canvas.index[i - 1]; // a run of end tokens: the first one says it
+    const cell = GM.el('span', { class: 'cell' }, again ? GM.el('span', { class: 'word', text: '·' }) : GM.word(model.canvas.vocab[v].runs));
     canvas.append(cell);
     return cell;
   });
