@@ -62,6 +62,7 @@ for _name, _summary in (
     ("tiny-1k", "1,000 generated problems with wrong labels and random identifiers"),
     ("tiny-12k", "12,000 generated problems with wrong labels and random identifiers"),
     ("tiny-1k-clean", "tiny-1k without the wrong labels"),
+    ("tiny-1k-labels", "tiny-1k without the identifiers"),
 ):
     CORPORA.add(_name, f"goldimask.tiny.corpora:{_name.replace('-', '_')}", summary=_summary)
 

@@ -1,13 +1,13 @@
 """Fine-tuning corpora with flaws, so that it matters which tokens are supervised.
 
-    tiny-1k, tiny-12k   the problems of `tiny-sft`, worked in the style that pretraining shows
-                        seldom, with two flaws:
+    tiny-1k, tiny-12k   the problems of `tiny-sft` with two flaws:
         wrong labels    the last number of each line of the trace is, with probability eta = 0.15,
                         another one; the rest of the trace stays as it was, so the line contradicts
                         what follows. One number of the answer is replaced with the same probability
         identifiers     the trace opens with `case ka lo mu:`, three words drawn uniformly from
                         `IDENTIFIERS`; nothing foretells them
     tiny-1k-clean       the same problems and identifiers, eta = 0
+    tiny-1k-labels      the same problems and wrong labels, no identifiers
 
 A wrong number is drawn uniformly from the others between the smallest and the largest number of the
 row, so that it is never betrayed by its size. `answer` keeps the true answer, `wrong` counts the
@@ -62,6 +62,11 @@ def tiny_12k(n: int = 12_000, seed: int = 0, **flaws: Any) -> list[Row]:
 def tiny_1k_clean(n: int = 1000, seed: int = 0) -> list[Row]:
     """The rows of tiny-1k without the wrong labels; the identifiers stay."""
     return tiny_1k(n, seed, eta=0.0)
+
+
+def tiny_1k_labels(n: int = 1000, seed: int = 0, eta: float = ETA) -> list[Row]:
+    """The rows of tiny-1k without the identifiers; 15 % of the results are wrong."""
+    return tiny_1k(n, seed, eta=eta, identifiers=0)
 
 
 def flawed(rows: list[Row], flaws: Flaws, seed: int = 0) -> list[Row]:

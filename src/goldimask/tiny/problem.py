@@ -44,7 +44,7 @@ class Level:
 
     hard: bool
     prompt_style: int  # 0 terse, 1 wordy
-    response_style: int  # 0 the style of pretraining, 1 the style of the fine-tuning corpus
+    response_style: int  # 0 terse, 1 wordy: a few rows of pretraining alone
     shifted: bool = False  # the sizes of fine-tuning and test
 
 
@@ -128,7 +128,7 @@ def draw_level(rng: np.random.Generator, split: Split, share: float = HARD_SHARE
     hard, wordy, style = rng.random(3)
     if split is Split.PRETRAIN:
         return Level(bool(hard < share), int(wordy < 0.5), int(style < 0.15))
-    return Level(hard=True, prompt_style=1, response_style=1, shifted=True)
+    return Level(hard=True, prompt_style=1, response_style=0, shifted=True)
 
 
 def frame(draft: Draft) -> str:

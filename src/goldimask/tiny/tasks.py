@@ -23,7 +23,7 @@ CORPORA: Registry[Callable[..., list[Row]]] = Registry("tiny corpus")
 
 @CORPORA.register("tiny-sft")
 def tiny_sft(n: int = 1000, seed: int = 0) -> list[Row]:
-    """Hard problems of every family in turn, in the style that pretraining shows seldom."""
+    """Hard problems of every family in turn, all with wordy prompts."""
     return mixed(Split.SFT, n, seed)
 
 
@@ -37,6 +37,7 @@ for _name, _summary in (
     ("tiny-1k", "1,000 rows with wrong labels and random identifiers."),
     ("tiny-12k", "12,000 rows with wrong labels and random identifiers."),
     ("tiny-1k-clean", "The rows of tiny-1k without the wrong labels."),
+    ("tiny-1k-labels", "The rows of tiny-1k without the identifiers."),
 ):
     _target = f"goldimask.tiny.corpora:{_name.replace('-', '_')}"
     CORPORA.add(_name, _target, summary=_summary)
