@@ -33,8 +33,9 @@ def test_wheel_holds_every_module_and_asset(wheel: Path) -> None:
         if p.is_file() and "__pycache__" not in p.parts
     }
     assert wanted <= names, sorted(wanted - names)
-    assert "goldimask/assets/tiny/model/model.safetensors" in names
-    assert "goldimask/assets/tiny/model/tokenizer.json" in names
+    for name in ("tiny", "tiny-b", "tiny-dream"):
+        assert f"goldimask/assets/{name}/model/model.safetensors" in names
+        assert f"goldimask/assets/{name}/model/tokenizer.json" in names
     assert "goldimask/assets/recipes/tiny-goldimask-d.yaml" in names
     assert any(n.startswith("goldimask/report/templates/") for n in names)
     assert "goldimask/py.typed" in names

@@ -94,6 +94,10 @@ BACKBONES: Registry[Source] = Registry("backbone")
 BACKBONES.add(
     "tiny", Source(asset="assets/tiny/model"), summary="Embedded model for CPU, LLaDA family"
 )
+BACKBONES.add("tiny-b", Source(asset="assets/tiny-b/model"), summary="The same from another seed")
+BACKBONES.add(
+    "tiny-dream", Source(asset="assets/tiny-dream/model"), summary="Embedded, Dream family"
+)
 BACKBONES.add("llada-8b-instruct", Source(hub="GSAI-ML/LLaDA-8B-Instruct"), summary="LLaDA, 8B")
 BACKBONES.add("llada-1.5", Source(hub="GSAI-ML/LLaDA-1.5"), summary="LLaDA 1.5, 8B")
 BACKBONES.add(

@@ -14,7 +14,7 @@ import numpy as np
 from goldimask.tiny.arithmetic import LIMIT, apply, draw_step
 from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
-SIZES = Sizes(easy=(1, 7), hard=(6, 11), shifted=(8, 10))
+SIZES = Sizes(easy=(1, 7), hard=(6, 11), shifted=(9, 10))
 ORDINALS = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
     *("seventh", "eighth", "ninth", "tenth", "eleventh"),
@@ -48,7 +48,7 @@ def prompt(start: int, steps: list[Step], style: int) -> str:
 
 TASK = Task(
     name="chain",
-    summary="A start number and 8-10 additions and subtractions, one line each.",
+    summary="A start number and 9-10 additions and subtractions, one line each.",
     draft=draft,
     words=(*ORDINALS, "makes", "start", "begin", "with", "what", "is", "left"),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from goldimask.tiny.arithmetic import LIMIT
 from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
 
-SIZES = Sizes(easy=(2, 5), hard=(5, 8), shifted=(6, 7))
+SIZES = Sizes(easy=(2, 5), hard=(5, 8), shifted=(7, 7))
 
 
 def draft(rng: np.random.Generator, level: Level) -> Draft:
@@ -42,7 +42,7 @@ def spaced(numbers: list[int]) -> str:
 
 TASK = Task(
     name="sort",
-    summary="Selection sort of 6-7 numbers with the remaining list in each line.",
+    summary="Selection sort of 7 numbers with the remaining list in each line.",
     draft=draft,
     words=(
         *("sort", "please", "order", "these", "numbers", "up", "down"),

@@ -19,7 +19,7 @@ NAMES = ("tom", "ann", "sam", "eva", "max", "zoe", "leo", "mia", "ben", "ida", "
 THINGS = ("apples", "books", "coins", "stones", "shells", "cards", "pears", "pens")
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 VERBS = ("buys", "loses", "gives")
-SIZES = Sizes(easy=(1, 4), hard=(3, 6), shifted=(4, 5))
+SIZES = Sizes(easy=(1, 4), hard=(3, 6), shifted=(6, 6))
 LOW, HIGH = 2, 12  # what a person has at first
 
 
@@ -103,7 +103,7 @@ def prompt(
 
 TASK = Task(
     name="story",
-    summary="A word problem about two people over 4-5 days.",
+    summary="A word problem about two people over six days.",
     draft=draft,
     words=(
         *(*NAMES, *THINGS, *DAYS, *VERBS),

@@ -295,7 +295,7 @@ def test_trailing_end_tokens():
         (["batch_size=0"], "batch_size: 0 must be at least 1"),
         (["stages=[{steps: 6}]"], "stages[0].steps: 6 must be a positive multiple of window = 4"),
         (["stages=[]"], "stages: at least one is needed"),
-        (["model.width=30"], "model.width: 30 must be a multiple"),
+        (["model.width=32"], "model.width: 32 must be a multiple"),
         (["stages=[{steps: 4, hard: 2}]"], "stages[0].hard: 2.0 must lie in [0, 1]"),
         (["stages=[{steps: 4, frontier: -1}]"], "stages[0].frontier: -1.0 must lie in"),
         (["model.family=qwen"], "model.family: Input should be 'llada' or 'dream'"),

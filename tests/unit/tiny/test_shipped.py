@@ -1,4 +1,4 @@
-"""The shipped model: small, in the published layout, better than chance, not perfect."""
+"""The shipped models: small, in the published layouts, better than chance, not perfect."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from goldimask.tiny.recipe import load_pretraining
 from goldimask.tiny.tokenizer import build_tokenizer
 from goldimask.tiny.watch import denoising_loss
 
-FOLDER = Path(str(files("goldimask"))) / "assets" / "tiny" / "model"
+NAMES = ("tiny", "tiny-b", "tiny-dream")
 
 
-@pytest.fixture(scope="module")
-def backbone():
-    return load_backbone("tiny")
+def folder(name: str) -> Path:
+    return Path(str(files("goldimask"))) / "assets" / name / "model"
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def backbone(request):
+    return load_backbone(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +36,33 @@ def decoded(backbone):
     return list(zip(problems, found, strict=True))
 
 
-def test_size_and_layout():
-    assert sum(f.stat().st_size for f in FOLDER.iterdir()) < 15e6
-    config = json.loads((FOLDER / "config.json").read_text())
-    assert config["model_type"] == "llada" and "auto_map" not in config
+@pytest.mark.parametrize("name", NAMES)
+def test_size_and_layout(name):
+    assert sum(f.stat().st_size for f in folder(name).iterdir()) < 13e6
+    config = json.loads((folder(name) / "config.json").read_text())
+    assert "auto_map" not in config
     recipe = load_pretraining("tiny-base").model
-    assert (config["d_model"], config["n_layers"]) == (recipe.width, recipe.layers)
+    if name == "tiny-dream":
+        assert config["model_type"].lower() == "dream"
+        sizes = config["hidden_size"], config["num_hidden_layers"]
+    else:
+        assert config["model_type"] == "llada"
+        sizes = config["d_model"], config["n_layers"]
+    assert sizes == (recipe.width, recipe.layers)
+
+
+def test_strong_means_a_million_parameters(backbone):
+    assert 1e6 < sum(p.numel() for p in backbone.model.parameters()) < 3e6
+
+
+def test_the_second_seed_is_another_model():
+    one, other = load_backbone("tiny"), load_backbone("tiny-b")
+    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
+    assert not any(p.ndim > 1 and p.equal(q) for p, q in pairs)
 
 
 def test_tokenizer_is_the_built_one(backbone):
-    built = build_tokenizer()
+    built = build_tokenizer("dream" if backbone.shift else "llada")
     assert backbone.tokenizer.get_vocab() == built.get_vocab()
     assert backbone.tokenizer.chat_template == built.chat_template
     assert backbone.model.config.vocab_size == len(built)
