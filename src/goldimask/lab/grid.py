@@ -99,7 +99,8 @@ def in_processes(lab: Lab, waiting: Sequence[Job], workers: int, commit: str) ->
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
-    with one_thread_children(), ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+    start = {"mp_context": get_context("spawn"), "initializer": follow, "initargs": (os.getpid(),)}
+    with one_thread_children(), ProcessPoolExecutor(workers, **start) as pool:
         futures = {
             pool.submit(run_and_write, lab, job.cell, job.key, job.file, commit): job
             for job in waiting
@@ -113,6 +114,18 @@ def in_processes(lab: Lab, waiting: Sequence[Job], workers: int, commit: str) ->
                     yield job, None, f"{type(error).__name__}: {error}"
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def follow(parent: int, every: float = 1.0) -> None:
+    """End this process when `parent` is gone: a killed command leaves nothing running."""
+    import threading
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(every)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager

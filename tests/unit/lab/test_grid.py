@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -229,3 +231,9 @@ def test_supervision_is_tallied_by_class(small_model: Path) -> None:
         assert share["candidates"] == pytest.approx(share["targets"])  # Vanilla reveals nothing
     assert shares["wrong"]["weight"] > 0
     assert clean_rows("tiny-sft", 4, 0) is None
+
+
+def test_workers_end_with_the_command():
+    """A process that follows a parent which is not its own ends itself."""
+    code = "import time; from goldimask.lab.grid import follow; follow(-1, 0.01); time.sleep(60)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 1
