@@ -172,9 +172,11 @@ def test_hub_download_takes_no_code(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_registered_names() -> None:
-    assert BACKBONES.names()[:4] == ["tiny", "llada-8b-instruct", "llada-1.5", "dream-7b-instruct"]
-    asset = BACKBONES.get("tiny").folder()
-    assert asset is not None and asset.parts[-3:] == ("assets", "tiny", "model")
+    tiny = ["tiny", "tiny-b", "tiny-dream"]
+    assert BACKBONES.names()[:6] == [*tiny, "llada-8b-instruct", "llada-1.5", "dream-7b-instruct"]
+    for name in tiny:
+        asset = BACKBONES.get(name).folder()
+        assert asset is not None and asset.parts[-3:] == ("assets", name, "model")
 
 
 def test_record(backbone: Backbone, family: str) -> None:
