@@ -218,6 +218,7 @@ def finish(
     write_text(state, state.read_text().replace(f"{folder}{os.sep}", ""))  # paths within the run
     history = trainer.state.log_history
     held_out = [x["eval_loss"] for x in history if "eval_loss" in x]
+    tuned = [x["eval_loss"] for x in history if "eval_loss" in x and x["step"] > 0]
     summary = {
         "method": ready.recipe.method.preset,
         "steps": trainer.state.global_step,
@@ -226,7 +227,7 @@ def finish(
         "seed": ready.recipe.seed,
         "data_hash": start["data_hash"],
         "eval_loss_first": held_out[0] if held_out else None,
-        "eval_loss_best": min(held_out) if held_out else None,
+        "eval_loss_best": min(tuned) if tuned else None,  # of the models that could be kept
         "eval_loss_last": held_out[-1] if held_out else None,
     }
     facts = {

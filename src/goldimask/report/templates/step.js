@@ -21,7 +21,9 @@ GM.stepGroup = (data, group) => {
     }
     return cache.get(key);
   };
-  const first = group.records.find((r) => r.method === data.start) || group.records[0];
+  const own = group.records.filter((r) => r.method === data.start);
+  const middle = (a, b) => (Math.abs(b.t - 0.5) < Math.abs(a.t - 0.5) ? b : a); // half masked shows most
+  const first = (own.length ? own : group.records).reduce(middle);
   let method = methods.indexOf(first.method), time = times.indexOf(first.t), k = 0, view = null, looking = -1;
 
   const facts = GM.el('div'), detail = GM.el('div', { class: 'panel look-at', 'aria-live': 'polite' });
