@@ -80,6 +80,14 @@ ABLATIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
+CONTROLS = {
+    "goldimask-d": "random-waterfill",
+    "goldimask-r": "random-waterfill",
+    "goldimask-d-uniform": "random-uniform",
+    "goldimask-d-c2": "random-c2",
+}
+
+
 def sheets(board: Board) -> list[Sheet]:
     """Every table the rows allow."""
     out = [main_sheet(board, "main", "Accuracy", board.rows), decoding_sheet(board)]
@@ -203,7 +211,9 @@ def points(d: Difference) -> str:
 
 
 def references(board: Board) -> Iterator[tuple[str, str]]:
-    """(reference, row): every fine-tuned row against Vanilla, candidates against the strongest."""
+    """(reference, row): every row against Vanilla, candidates against the strongest baseline, and
+    what selects its reveals against the control that draws them.
+    """
     best = strongest(board)
     for row in board.rows:
         if row != "vanilla":
@@ -212,6 +222,9 @@ def references(board: Board) -> Iterator[tuple[str, str]]:
         for row in board.rows:
             if row not in (*BASELINES, BASE):
                 yield str(best), row
+    for row, control in CONTROLS.items():
+        if row in board.rows and control in board.rows:
+            yield control, row
 
 
 def paired_sheet(board: Board) -> Sheet:
