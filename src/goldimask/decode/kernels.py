@@ -26,7 +26,6 @@ P7, P6, P5 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
 P4, P3, P2 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
 ROUND = F(12582912.0)
 LOWEST, HIGHEST = F(-87.0), F(80.0)
-MUCH = F(1e30)
 ZERO, ONE = F(0), F(1)
 BITS = np.int32(23)
 
@@ -90,72 +89,6 @@ def soften(scores, count, share):
         for i in range(count, width):
             row[i] = ZERO
         share[r] = ONE / total(row)
-
-
-@kernel
-def dot(a, b):
-    s = ZERO
-    for i in range(a.shape[0]):
-        s += a[i] * b[i]
-    return s
-
-
-@kernel
-def amend(q, k, v, gone_k, gone_v, at, over, under, top, peak, least, stale):
-    """Terms `gone` [H_kv, c, d] leave the sums of q [H, T, d]; those of k, v [.., at] enter.
-
-    stale [T] is set where some head's sum falls below `least` of its largest value, or is so
-    large that an exponential may have been cut off.
-    """
-    heads, rows, size = q.shape
-    group = heads // k.shape[0]
-    for h in range(heads):
-        keys, values, old_keys, old_values = (
-            k[h // group],
-            v[h // group],
-            gone_k[h // group],
-            gone_v[h // group],
-        )
-        for t in range(rows):
-            s, goal = under[h, t], over[h, t]
-            for c in range(at.shape[0]):
-                less = np.exp(dot(q[h, t], old_keys[c]) - top[h, t])
-                more = np.exp(min(dot(q[h, t], keys[at[c]]) - top[h, t], HIGHEST))
-                s += more - less
-                for i in range(size):
-                    goal[i] += more * values[at[c], i] - less * old_values[c, i]
-            under[h, t] = s
-            peak[h, t] = max(peak[h, t], s)
-            if s < least * peak[h, t] or s > MUCH:
-                stale[t] = True
-
-
-@kernel
-def sum_rows(q, k, v, rows, over, under, top, peak):
-    """The sums of some rows over all keys."""
-    heads, count, size = q.shape
-    group = heads // k.shape[0]
-    scores, whole, part = (
-        np.empty(count, np.float32),
-        np.empty(count, np.float32),
-        np.empty(count, np.float32),
-    )
-    bits, whole_bits, part_bits = scores.view(np.int32), whole.view(np.int32), part.view(np.int32)
-    for h in range(heads):
-        keys, values = k[h // group], v[h // group]
-        for t in rows:
-            for j in range(count):
-                scores[j] = dot(q[h, t], keys[j])
-            top[h, t] = largest(scores, count)
-            exp_row(scores, top[h, t], whole, whole_bits, part, part_bits, bits)
-            under[h, t] = total(scores)
-            peak[h, t] = under[h, t]
-            goal = over[h, t]
-            for i in range(size):
-                goal[i] = ZERO
-            for j in range(count):
-                for i in range(size):
-                    goal[i] += scores[j] * values[j, i]
 
 
 @kernel

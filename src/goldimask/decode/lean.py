@@ -6,7 +6,7 @@ The function of the model's own forward, arranged for one canvas and the rows th
                   carried from step to step (`sums`)
     block L       keys and values of all T rows; queries, output, MLP, norm and head of the n
                   predicting rows alone (every other block needs all its rows)
-    between the matrix products there is one loop each (`kernels`), and no allocation
+    between the matrix products there is one loop each (`kernels`); large buffers are reused
 
 Nothing is approximated; sums run in another order, so logits agree with the model's to rounding.
 Examples are not padded into a batch: one canvas fills a core, and an example's numbers are bit for
@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from goldimask.decode import kernels
 from goldimask.decode.fused import Affine, Block, Lean, times
 from goldimask.decode.rows import Row
-from goldimask.decode.sums import Sums, carry, new_sums
+from goldimask.decode.sums import Sums, carry, new_sums, spread
 from goldimask.decode.types import Settings
 
 LANES = 8  # rows of keys are padded to whole vectors
@@ -180,7 +180,7 @@ def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray, example: tuple[int, 
         else:
             kernels.unit(x.numpy(), block.eps, rest.h.n)
             times(rest.h.t, block.qkv, rest.qkv.t)
-            spread(lean, block, rest.qkv.n, keys.at, scores.q, keys)
+            spread(lean, block, rest.qkv.n, keys.at, scores.q.n, keys.k.n, keys.v.n)
             attend(block, scores, keys, rest)
         x = finish(block, x, rest)
     return last(work, x, wanted, keys)
@@ -202,14 +202,6 @@ def last(work: Pass, x: Tensor, wanted: np.ndarray, keys: Keys) -> Tensor:
     x = finish(block, x.index_select(0, rows), rest)
     kernels.unit(x.numpy(), lean.eps, rest.h.n)
     return times(rest.h.t, lean.head)
-
-
-def spread(lean: Lean, block: Block, qkv: np.ndarray, at: np.ndarray, q: Pair, keys: Keys) -> None:
-    """Rows [n, (H + 2 H_kv) d] at positions `at` [n] -> rotated queries and keys, and values."""
-    queries, width = block.heads * block.size, block.kv_heads * block.size
-    kernels.rotate(qkv, 0, lean.cos, lean.sin, at, at, block.scaling, q.n)
-    kernels.rotate(qkv, queries, lean.cos, lean.sin, at, at, kernels.ONE, keys.k.n)
-    kernels.place(qkv, queries + width, at, keys.v.n)
 
 
 def attend(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:

@@ -8,7 +8,7 @@ only the terms of the positions that were filled in since the last step change: 
 taken away, theirs now are added. The rows of these positions are summed afresh, and so is a row
 whose D_i has fallen below `LEAST` of its largest value, where rounding errors of what was taken
 away would begin to show. m_i is the largest score when the row was last summed afresh. Where more
-than `FEW` positions changed, everything is summed afresh, by matrix products.
+than `FEW` positions changed, all rows are summed afresh.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from goldimask.decode import kernels
 from goldimask.decode.fused import Block, Lean
 
 LEAST = np.float32(0.25)
-FEW = 10
+MUCH = np.float32(1e30)
+FEW = 32
 
 
 @dataclass
@@ -50,41 +51,75 @@ def new_sums(block: Block, size: int) -> Sums:
 def carry(sums: Sums, lean: Lean, canvas: np.ndarray, out: np.ndarray) -> None:
     """Bring the sums to `canvas` and write o into `out` [T, H d]."""
     changed = np.flatnonzero(canvas != sums.canvas)
-    if len(changed) > FEW:
-        place(sums, lean, changed, canvas)
-        sum_all(sums)
-    elif len(changed):
-        gone = sums.k[:, changed], sums.v[:, changed]
-        place(sums, lean, changed, canvas)
-        stale = np.zeros(len(canvas), bool)
-        stale[changed] = True
-        terms = (sums.over, sums.under, sums.top, sums.peak)
-        kernels.amend(sums.q, sums.k, sums.v, *gone, changed, *terms, LEAST, stale)
-        kernels.sum_rows(sums.q, sums.k, sums.v, np.flatnonzero(stale), *terms)
+    stale = np.ones(len(canvas), bool) if len(changed) > FEW else np.zeros(len(canvas), bool)
+    stale[changed] = True
+    gone = sums.k.take(changed, 1), sums.v.take(changed, 1)
+    place(sums, lean, changed, canvas)
+    if len(changed) <= FEW:
+        amend(sums, gone, changed, stale)
+    sum_rows(sums, np.flatnonzero(stale))
     kernels.merge(sums.over, 1 / sums.under.reshape(-1), out)
 
 
 def place(sums: Sums, lean: Lean, where: np.ndarray, canvas: np.ndarray) -> None:
     """Queries, keys and values of the tokens that stand at `where` now."""
-    block = lean.blocks[0]
     assert lean.table is not None
     sums.canvas[where] = canvas[where]
-    x = F.embedding(torch.from_numpy(canvas[where]), lean.table).numpy()
+    looked_up = F.embedding(torch.from_numpy(canvas[where]), lean.table).numpy()
+    spread(lean, lean.blocks[0], looked_up, where, sums.q, sums.k, sums.v)
+
+
+def spread(
+    lean: Lean,
+    block: Block,
+    qkv: np.ndarray,
+    at: np.ndarray,
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+) -> None:
+    """Rows [n, (H + 2 H_kv) d] at positions `at` [n] -> rotated queries and keys, and values."""
     queries, width = block.heads * block.size, block.kv_heads * block.size
-    turns = (lean.cos, lean.sin, where, where)
-    kernels.rotate(x, 0, *turns, block.scaling, sums.q)
-    kernels.rotate(x, queries, *turns, kernels.ONE, sums.k)
-    kernels.place(x, queries + width, where, sums.v)
+    turns = (lean.cos, lean.sin, at, at)
+    kernels.rotate(qkv, 0, *turns, block.scaling, q)
+    kernels.rotate(qkv, queries, *turns, kernels.ONE, k)
+    kernels.place(qkv, queries + width, at, v)
 
 
-def sum_all(sums: Sums) -> None:
-    """`kernels.sum_rows` of all rows, by matrix products."""
+def amend(
+    sums: Sums, gone: tuple[np.ndarray, np.ndarray], changed: np.ndarray, stale: np.ndarray
+) -> None:
+    """The terms of `gone` (keys and values [H_kv, c, d]) leave the sums, those of `changed` enter.
+
+    stale [T] is set where some head's sum falls below `LEAST` of its largest value, or is so large
+    that an exponential may have been cut off.
+    """
+    heads, _, size = sums.k.shape
+    top, under, peak = (x.reshape(heads, -1) for x in (sums.top, sums.under, sums.peak))
+    q, over = (torch.from_numpy(x).view(heads, -1, size) for x in (sums.q, sums.over))
+    k = torch.from_numpy(np.concatenate([sums.k.take(changed, 1), gone[0]], axis=1))
+    v = torch.from_numpy(np.concatenate([sums.v.take(changed, 1), gone[1]], axis=1))
+    scores = torch.bmm(k, q.transpose(1, 2))  # [H_kv, 2 c, g T]
+    terms = scores.numpy()
+    terms -= top[:, None]
+    np.exp(np.minimum(terms, kernels.HIGHEST, out=terms), out=terms)
+    terms[:, len(changed) :] *= -1
+    under += terms.sum(1)
+    over.baddbmm_(scores.transpose(1, 2), v)
+    np.maximum(peak, under, out=peak)
+    unsure = (sums.under < LEAST * sums.peak) | (sums.under > MUCH)
+    stale |= unsure.any(0)
+
+
+def sum_rows(sums: Sums, rows: np.ndarray) -> None:
+    """The sums of some rows [n] over all keys."""
     heads, count, size = sums.k.shape
-    q, k, v = (torch.from_numpy(x) for x in (sums.q, sums.k, sums.v))
-    scores = torch.bmm(q.view(heads, -1, size), k.transpose(1, 2))  # [H_kv, g T, T]
-    flat = scores.numpy().reshape(-1, count)
-    sums.top[:] = flat.max(1).reshape(sums.top.shape)
+    q = torch.from_numpy(sums.q.take(rows, 1))  # [H, n, d]
+    k, v = torch.from_numpy(sums.k), torch.from_numpy(sums.v)
+    scores = torch.bmm(q.view(heads, -1, size), k.transpose(1, 2))  # [H_kv, g n, T]
+    flat, shape = scores.numpy().reshape(-1, count), (len(sums.q), len(rows))
+    sums.top[:, rows] = flat.max(1).reshape(shape)
     share = np.empty(len(flat), np.float32)
     kernels.soften(flat, count, share)
-    torch.bmm(scores, v, out=torch.from_numpy(sums.over).view(heads, -1, size))
-    sums.under[:] = sums.peak[:] = 1 / share.reshape(sums.top.shape)
+    sums.over[:, rows] = torch.bmm(scores, v).numpy().reshape(q.shape)
+    sums.under[:, rows] = sums.peak[:, rows] = 1 / share.reshape(shape)

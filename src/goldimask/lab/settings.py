@@ -53,7 +53,7 @@ class Lab:
 
     output: str = "runs/lab"
     backbones: tuple[str, ...] = ("tiny",)
-    corpus: str = "tiny-1k"
+    corpus: str = "tiny-1k-labels"
     examples: int = 480
     rows: tuple[str, ...] = (BASE, "vanilla", "goldimask-d")
     seeds: tuple[int, ...] = (0, 1, 2)

@@ -64,9 +64,9 @@ def tiny_1k_clean(n: int = 1000, seed: int = 0) -> list[Row]:
     return tiny_1k(n, seed, eta=0.0)
 
 
-def tiny_1k_labels(n: int = 1000, seed: int = 0, eta: float = ETA) -> list[Row]:
+def tiny_1k_labels(n: int = 1000, seed: int = 0) -> list[Row]:
     """The rows of tiny-1k without the identifiers; 15 % of the results are wrong."""
-    return tiny_1k(n, seed, eta=eta, identifiers=0)
+    return tiny_1k(n, seed, identifiers=0)
 
 
 def flawed(rows: list[Row], flaws: Flaws, seed: int = 0) -> list[Row]:
