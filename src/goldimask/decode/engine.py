@@ -102,7 +102,7 @@ def decode_iter(
     training = any(m.training for m in backbone.model.modules())  # asked once: it takes a while
     with module_mode(backbone.model, train=not training):  # a no-op unless training
         logits = model_call(backbone, settings, max(map(len, ids), default=0), store)
-    keys = Keys(settings.seed)
+    keys, ends = Keys(settings.seed), end_ids(backbone)
     # longest first: rows of like length share a batch, and memory trouble shows at once
     waiting = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)[::-1]
     active: list[Row] = []
@@ -111,16 +111,16 @@ def decode_iter(
             i = waiting.pop()
             rng = keys.rng(streams[i], Stream.DECODE)
             active.append(new_row(i, streams[i], ids[i], settings, backbone.mask_id, rng))
+        done = active if settings.length == 0 else []
         if settings.length:
             with torch.inference_mode(), module_mode(backbone.model, train=not training):
-                tick(logits, active, rule, settings, backbone.mask_id, watch)
-        going, active = active, []
-        for row in going:
-            if settings.length == 0 or advance(row, settings, end_ids(backbone), backbone.pad_id):
-                store.pop(row.index, None)
-                yield row.index, result(backbone, row, settings)
-            else:
-                active.append(row)
+                while not done:
+                    tick(logits, active, rule, settings, backbone.mask_id, watch)
+                    done = [row for row in active if advance(row, settings, ends, backbone.pad_id)]
+        active = [row for row in active if row not in done]
+        for row in done:
+            store.pop(row.index, None)
+            yield row.index, result(backbone, row, settings)
 
 
 def model_call(backbone: Decodable, settings: Settings, prompt: int, store: Store) -> Logits:

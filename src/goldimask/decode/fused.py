@@ -53,7 +53,7 @@ class Lean:
     eps: np.float32
     cos: np.ndarray  # [T, d/2]
     sin: np.ndarray  # [T, d/2]
-    table: Tensor | None  # [V, (H + 2 H_kv) d]: q, k, v of the first block
+    table: np.ndarray | None  # [V, (H + 2 H_kv) d]: q, k, v of the first block
     shift: bool
 
 
@@ -77,7 +77,7 @@ def lean_parts(backbone: Decodable, width: int) -> Lean | None:
         eps=np.float32(body.norm.variance_epsilon),
         cos=cos[0, :, :half].contiguous().numpy(),
         sin=sin[0, :, :half].contiguous().numpy(),
-        table=times(normed, first.qkv) if len(embed) <= TABLE else None,
+        table=times(normed, first.qkv).numpy() if len(embed) <= TABLE else None,
         shift=backbone.shift,
     )
 

@@ -1,5 +1,7 @@
 """Numba loops of the lean pass: what lies between two matrix products, without a temporary.
 
+And the choice of a token by the largest logit, for any pass.
+
     exp(x)   x = k ln 2 + r, |r| <= ln 2 / 2;  a polynomial of degree 7 in r (Cephes, 2 ulp) with k
              added to the exponent bits;  x is held between -87 and 80
     softmax  rows become exp(s - max s); the division by their sums waits until after the product
@@ -26,22 +28,23 @@ P7, P6, P5 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
 P4, P3, P2 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
 ROUND = F(12582912.0)
 LOWEST, HIGHEST = F(-87.0), F(80.0)
+MUCH = F(1e30)
 ZERO, ONE = F(0), F(1)
 BITS = np.int32(23)
 
 
-def kernel(function: Any = None, *, ordered: bool = False) -> Any:
+def kernel(function: Any = None, *, fastmath: bool | set[str] = True) -> Any:
     """Compile and cache on disk; in every process where no folder can be written."""
     if function is None:
-        return partial(kernel, ordered=ordered)
-    options = {"nogil": True, "error_model": "numpy", "fastmath": ORDERED if ordered else True}
+        return partial(kernel, fastmath=fastmath)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
         return njit(cache=True, **options)(function)
     except RuntimeError:
         return njit(**options)(function)
 
 
-@kernel(ordered=True)
+@kernel(fastmath=ORDERED)
 def exp_row(x, shift, whole, whole_bits, part, part_bits, out_bits):
     """out <- exp(x - shift); the last five are scratch rows and views of their bits."""
     for i in range(x.shape[0]):
@@ -89,6 +92,125 @@ def soften(scores, count, share):
         for i in range(count, width):
             row[i] = ZERO
         share[r] = ONE / total(row)
+
+
+@kernel
+def dot(a, b):
+    s = ZERO
+    for i in range(a.shape[0]):
+        s += a[i] * b[i]
+    return s
+
+
+@kernel
+def combine(goal, rows, factors):
+    """goal [T] += sum_r factors_r rows_r, four rows at a time"""
+    count, whole = rows.shape[0], rows.shape[0] // 4 * 4
+    for r in range(0, whole, 4):
+        a, b, c, d = rows[r], rows[r + 1], rows[r + 2], rows[r + 3]
+        e, f, g, h = factors[r], factors[r + 1], factors[r + 2], factors[r + 3]
+        for i in range(goal.shape[0]):
+            goal[i] += (a[i] * e + b[i] * f) + (c[i] * g + d[i] * h)
+    for r in range(whole, count):
+        a, e = rows[r], factors[r]
+        for i in range(goal.shape[0]):
+            goal[i] += a[i] * e
+
+
+@kernel
+def turn_in(table_row, cos, sin, scale, at, q, k, v):
+    """q, k, v of one token [(H + 2 H_kv) d] -> column `at` of q [H, d, T] and k, v [H_kv, d, T]."""
+    size, half = q.shape[1], q.shape[1] // 2
+    heads, kv_heads = q.shape[0], k.shape[0]
+    for h in range(heads + 2 * kv_heads):
+        source = table_row[h * size : (h + 1) * size]
+        if h >= heads + kv_heads:
+            v[h - heads - kv_heads, :, at] = source
+            continue
+        factor, goal = (scale, q[h]) if h < heads else (ONE, k[h - heads])
+        for i in range(half):
+            x, y = source[i] * factor, source[half + i] * factor
+            goal[i, at] = x * cos[at, i] - y * sin[at, i]
+            goal[half + i, at] = x * sin[at, i] + y * cos[at, i]
+
+
+@kernel
+def exchange(q, k, v, sign, over, under, top):
+    """Terms of keys k [H_kv, c, d] and values v [H_kv, d, c] (times `sign`) enter or leave."""
+    heads, size, count = q.shape
+    many, group = k.shape[1], heads // k.shape[0]
+    s, made = np.empty(count, F), np.empty((many, count), F)
+    whole, part = np.empty(count, F), np.empty(count, F)
+    bits, whole_bits, part_bits = made.view(np.int32), whole.view(np.int32), part.view(np.int32)
+    signs = np.full(many, sign)
+    for h in range(heads):
+        for n in range(many):
+            for t in range(count):
+                s[t] = -top[h, t]
+            combine(s, q[h], k[h // group, n])
+            exp_row(s, ZERO, whole, whole_bits, part, part_bits, bits[n])
+        combine(under[h], made, signs)
+        for i in range(size):
+            combine(over[h, i], made, v[h // group, i])
+
+
+@kernel
+def sum_rows(q, k, v, rows, over, under, top, peak):
+    """The sums of some rows over all keys."""
+    heads, size, count = q.shape
+    group = heads // k.shape[0]
+    s, made = np.empty(count, F), np.empty(count, F)
+    whole, part, factors = np.empty(count, F), np.empty(count, F), np.empty(size, F)
+    bits, whole_bits, part_bits = made.view(np.int32), whole.view(np.int32), part.view(np.int32)
+    for h in range(heads):
+        keys, values = k[h // group], v[h // group]
+        for t in rows:
+            s[:] = ZERO
+            factors[:] = q[h, :, t]
+            combine(s, keys, factors)
+            top[h, t] = largest(s, count)
+            exp_row(s, top[h, t], whole, whole_bits, part, part_bits, bits)
+            under[h, t] = peak[h, t] = total(made)
+            for i in range(size):
+                over[h, i, t] = dot(made, values[i])
+
+
+@kernel
+def carry(canvas, seen, table, cos, sin, scale, q, k, v, over, under, top, peak, least, out):
+    """The attention of the first block on `canvas` [T], from its sums on `seen`; see `sums`.
+
+    Sums and what they are made of lie with the positions along rows, so that every loop over them
+    is a vector loop. A row whose sum falls below `least` of its largest value, or is so large that
+    an exponential may have been cut off, is summed afresh.
+    """
+    heads, size, count = q.shape
+    kv_heads = k.shape[0]
+    changed = np.flatnonzero(canvas != seen)
+    many = changed.shape[0]
+    stale = np.full(count, 3 * many > count)
+    stale[changed] = True
+    enter_k, enter_v = np.empty((kv_heads, many, size), F), np.empty((kv_heads, size, many), F)
+    leave_k, leave_v = np.empty((kv_heads, many, size), F), np.empty((kv_heads, size, many), F)
+    for n in range(many):
+        at = changed[n]
+        leave_k[:, n], leave_v[:, :, n] = k[:, :, at], -v[:, :, at]
+        turn_in(table[canvas[at]], cos, sin, scale, at, q, k, v)
+        enter_k[:, n], enter_v[:, :, n] = k[:, :, at], v[:, :, at]
+    seen[:] = canvas
+    if 3 * many <= count:
+        exchange(q, leave_k, leave_v, -ONE, over, under, top)
+        exchange(q, enter_k, enter_v, ONE, over, under, top)
+        for h in range(heads):
+            for t in range(count):
+                peak[h, t] = max(peak[h, t], under[h, t])
+                if under[h, t] < least * peak[h, t] or under[h, t] > MUCH:
+                    stale[t] = True
+    sum_rows(q, k, v, np.flatnonzero(stale), over, under, top, peak)
+    for first in range(0, count, 16):
+        for h in range(heads):
+            for i in range(size):
+                for t in range(first, min(first + 16, count)):
+                    out[t, h * size + i] = over[h, i, t] / under[h, t]
 
 
 @kernel
@@ -166,3 +288,18 @@ def gate(both, out):
         exp_row(low, ZERO, whole, whole_bits, part, part_bits, made_bits)
         for i in range(width):
             goal[i] = g[i] * u[i] / (ONE + made[i])
+
+
+@kernel(fastmath=False)
+def choose(logits, allowed, token, confidence):
+    """Rows [n, V]: the largest allowed logit l (the first of equal ones), 1 / sum exp(l_i - l)."""
+    for r in range(logits.shape[0]):
+        row, best = logits[r], -1
+        for i in range(row.shape[0]):
+            if allowed[i] and (best < 0 or row[i] > row[best]):
+                best = i
+        top, s = np.float64(row[best]), 0.0
+        for i in range(row.shape[0]):
+            if allowed[i]:
+                s += np.exp(np.float64(row[i]) - top)
+        token[r], confidence[r] = best, 1.0 / s

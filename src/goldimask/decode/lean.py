@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from goldimask.decode import kernels
 from goldimask.decode.fused import Affine, Block, Lean, times
 from goldimask.decode.rows import Row
-from goldimask.decode.sums import Sums, carry, new_sums, spread
+from goldimask.decode.sums import Sums, carry, new_sums
 from goldimask.decode.types import Settings
 
 LANES = 8  # rows of keys are padded to whole vectors
@@ -180,7 +180,7 @@ def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray, example: tuple[int, 
         else:
             kernels.unit(x.numpy(), block.eps, rest.h.n)
             times(rest.h.t, block.qkv, rest.qkv.t)
-            spread(lean, block, rest.qkv.n, keys.at, scores.q.n, keys.k.n, keys.v.n)
+            spread(lean, block, rest.qkv.n, scores, keys)
             attend(block, scores, keys, rest)
         x = finish(block, x, rest)
     return last(work, x, wanted, keys)
@@ -202,6 +202,15 @@ def last(work: Pass, x: Tensor, wanted: np.ndarray, keys: Keys) -> Tensor:
     x = finish(block, x.index_select(0, rows), rest)
     kernels.unit(x.numpy(), lean.eps, rest.h.n)
     return times(rest.h.t, lean.head)
+
+
+def spread(lean: Lean, block: Block, qkv: np.ndarray, scores: Scores, keys: Keys) -> None:
+    """Rows [T, (H + 2 H_kv) d] -> rotated queries and keys, and values."""
+    queries, width = block.heads * block.size, block.kv_heads * block.size
+    turns = (lean.cos, lean.sin, keys.at, keys.at)
+    kernels.rotate(qkv, 0, *turns, block.scaling, scores.q.n)
+    kernels.rotate(qkv, queries, *turns, kernels.ONE, keys.k.n)
+    kernels.place(qkv, queries + width, keys.at, keys.v.n)
 
 
 def attend(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:

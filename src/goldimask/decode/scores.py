@@ -45,10 +45,10 @@ def score_rows(
     filtered: bool = False,
 ) -> Scores:
     """Choose and score a token per row."""
-    rows = max(1, CHUNK // logits.shape[1])
     plain = measure == "confidence" and uniforms is None and not filtered
     if plain and logits.device.type == "cpu":
-        return greedy(logits, banned, rows)
+        return greedy(logits, banned)
+    rows = max(1, CHUNK // logits.shape[1])
     parts = []
     for start in range(0, logits.shape[0], rows):
         table = logits[start : start + rows].double()  # [m, V], a copy unless already float64
@@ -62,17 +62,17 @@ def score_rows(
     return Scores(token, confidence, score)
 
 
-def greedy(logits: Tensor, banned: Sequence[int], rows: int) -> Scores:
-    """The most probable token and its probability, 1 / sum exp(l - max l), `rows` at a time."""
-    count = logits.shape[0]
+def greedy(logits: Tensor, banned: Sequence[int]) -> Scores:
+    """The most probable token and its probability, summed in float64 without a copy."""
+    from goldimask.decode import kernels  # imports numba
+
+    exact = logits.dtype in (torch.float32, torch.float64)
+    count, vocabulary = logits.shape
+    allowed = np.ones(vocabulary, bool)
+    allowed[list(banned)] = False
     token, confidence = np.empty(count, np.int64), np.empty(count, np.float64)
-    for start in range(0, count, rows):
-        part = slice(start, start + rows)
-        table = logits[part].to(torch.float64, copy=True).numpy()  # less overhead than torch
-        table[:, list(banned)] = -np.inf
-        token[part] = table.argmax(1)
-        table -= table[np.arange(len(table)), token[part]][:, None]
-        confidence[part] = 1.0 / np.exp(table, out=table).sum(1)
+    table = logits if exact else logits.float()
+    kernels.choose(table.contiguous().numpy(), allowed, token, confidence)
     return Scores(token, confidence, confidence)
 
 
