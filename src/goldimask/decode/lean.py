@@ -15,6 +15,7 @@ bit the same in any batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -39,11 +40,6 @@ class Pair(NamedTuple):
 
     t: Tensor
     n: np.ndarray
-
-
-def pair(*shape: int) -> Pair:
-    made = torch.zeros(shape)
-    return Pair(made, made.numpy())
 
 
 @dataclass(frozen=True)
@@ -96,52 +92,65 @@ class Pass:
     """A fused model and its scratch memory."""
 
     lean: Lean
+    memory: dict[str, Tensor] = field(default_factory=dict)  # flat, shared by all shapes
     keys: dict[int, Keys] = field(default_factory=dict)
     arenas: dict[tuple[int, int], Arena] = field(default_factory=dict)
     sums: dict[tuple[int, bool], Sums] = field(default_factory=dict)  # of (example, blind)
 
 
-def new_keys(block: Block, width: int, size: int) -> Keys:
-    d, heads = block.size, block.kv_heads
-    padded = -(-size // LANES) * LANES
+def carve(work: Pass, name: str, *shape: int) -> Pair:
+    """A view of the memory of this name: examples of all lengths work in the same cache lines."""
+    size = math.prod(shape)
+    if name not in work.memory or len(work.memory[name]) < size:
+        work.memory[name] = torch.zeros(size)
+    made = work.memory[name][:size].view(shape)
+    return Pair(made, made.numpy())
+
+
+def new_keys(work: Pass, size: int) -> Keys:
+    block, width = work.lean.blocks[0], work.lean.embed.shape[1]
+    d, heads, padded = block.size, block.kv_heads, -(-size // LANES) * LANES
     return Keys(
-        h=pair(size, width),
-        kv=pair(size, 2 * heads * d),
-        k=pair(heads, padded, d),
-        v=pair(heads, padded, d),
+        h=carve(work, "before", size, width),
+        kv=carve(work, "kv", size, 2 * heads * d),
+        k=carve(work, "k", heads, padded, d),
+        v=carve(work, "v", heads, padded, d),
         at=np.arange(size),
     )
 
 
-def new_scores(block: Block, rows: int, size: int) -> Scores:
-    padded = -(-size // LANES) * LANES
+def new_scores(work: Pass, rows: int, size: int) -> Scores:
+    block, padded = work.lean.blocks[0], -(-size // LANES) * LANES
     group = block.heads // block.kv_heads
     return Scores(
-        q=pair(block.heads, rows, block.size),
-        s=pair(block.kv_heads, group * rows, padded),
+        q=carve(work, "q", block.heads, rows, block.size),
+        s=carve(work, "s", block.kv_heads, group * rows, padded),
         share=np.zeros(block.heads * rows, np.float32),
+    )
+
+
+def new_rest(work: Pass, rows: int) -> Rest:
+    block, width = work.lean.blocks[0], work.lean.embed.shape[1]
+    hidden = block.down[0].shape[0]
+    return Rest(
+        qkv=carve(work, "qkv", rows, block.qkv[0].shape[1]),
+        o=carve(work, "o", block.heads, rows, block.size),
+        mix=carve(work, "mix", rows, block.heads * block.size),
+        h=carve(work, "h", rows, width),
+        both=carve(work, "both", rows, 2 * hidden),
+        act=carve(work, "act", rows, hidden),
     )
 
 
 def arena(work: Pass, rows: int, size: int) -> tuple[Keys, Scores, Rest]:
     """Scratch for `rows` queries against `size` keys."""
-    block, width = work.lean.blocks[0], work.lean.embed.shape[1]
     if len(work.arenas) > MOST_ARENAS:
         work.arenas.clear()
         work.keys.clear()
     if size not in work.keys:
-        work.keys[size] = new_keys(block, width, size)
+        work.keys[size] = new_keys(work, size)
     if (rows, size) not in work.arenas:
-        hidden = block.down[0].shape[0]
-        rest = Rest(
-            qkv=pair(rows, block.qkv[0].shape[1]),
-            o=pair(block.heads, rows, block.size),
-            mix=pair(rows, block.heads * block.size),
-            h=pair(rows, width),
-            both=pair(rows, 2 * hidden),
-            act=pair(rows, hidden),
-        )
-        work.arenas[rows, size] = Arena(new_scores(block, rows, size), rest)
+        work.arenas[rows, size] = Arena(new_scores(work, rows, size), new_rest(work, rows))
     found = work.arenas[rows, size]
     return work.keys[size], found.scores, found.rest
 
