@@ -55,8 +55,14 @@ def cell_key(lab: Lab, cell: Cell) -> str:
             "seed": cell.seed,
             "tuning": values["tuning"],
             "data": texts_hash(map(text_of, rows)),
+            **adapter_facts(lab),
         }
     return digest(json.dumps(facts, sort_keys=True).encode())
+
+
+def adapter_facts(lab: Lab) -> dict[str, int]:
+    """Nothing without an adapter, so that older cells keep their keys."""
+    return {"lora_rank": lab.lora_rank} if lab.lora_rank else {}
 
 
 @cache

@@ -20,15 +20,13 @@ def run_cell(
     lab: Lab, cell: Cell, key: str, commit: str = "", say: Callable[[str], None] = lambda x: None
 ) -> dict[str, Any]:
     """The record of a cell; everything on one thread."""
-    from goldimask.backbones import load_backbone
     from goldimask.lab.data import heldout_examples, heldout_rows
     from goldimask.studies.heldout import held_out
     from goldimask.threads import torch_threads
 
     began = time.process_time()
     with torch_threads():
-        backbone = load_backbone(cell.backbone, dtype="float32", device="cpu")
-        training = None
+        backbone, training = trainable(lab, cell.backbone, cell.seed), None
         if cell.row != BASE:
             say("training")
             training = trained(lab, cell, backbone)
@@ -51,6 +49,18 @@ def run_cell(
             "decoding": time.process_time() - between,
         },
     }
+
+
+def trainable(lab: Lab, name: str, seed: int) -> Any:
+    """A fresh backbone, with an adapter if the lab asks for one."""
+    from goldimask.backbones import load_backbone
+
+    backbone = load_backbone(name, dtype="float32", device="cpu")
+    if lab.lora_rank == 0:
+        return backbone
+    from goldimask.lora import LoraSettings, add_lora
+
+    return add_lora(backbone, LoraSettings(lab.lora_rank, 2.0 * lab.lora_rank, dropout=0.0), seed)
 
 
 def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:

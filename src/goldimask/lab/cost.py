@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from goldimask.config import MethodSection
 from goldimask.files import write_json
-from goldimask.lab.cache import VERSION, digest, weights_hash
+from goldimask.lab.cache import VERSION, adapter_facts, digest, weights_hash
 from goldimask.lab.settings import BASE, Lab, label, section
 
 
@@ -33,6 +33,7 @@ def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
         "batch_size": lab.tuning.batch_size,
         "corpus": lab.corpus,
         "rounds": lab.cost_rounds,
+        **adapter_facts(lab),
     }
     key = digest(json.dumps(facts, sort_keys=True).encode())
     file = folder / "cells" / f"{label(backbone)}_cost_{key}.json"
@@ -46,16 +47,16 @@ def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
 
 
 def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
-    from goldimask.backbones import load_backbone
     from goldimask.bench.step import run_rounds
     from goldimask.build import build_method
     from goldimask.data.batches import make_batch
+    from goldimask.lab.cell import trainable
     from goldimask.lab.data import to_examples, training_rows
     from goldimask.threads import torch_threads
     from goldimask.train.layers import resolve_layer
 
-    loaded = load_backbone(backbone, dtype="float32", device="cpu")
     seed = lab.seeds[0]
+    loaded = trainable(lab, backbone, seed)
     examples = to_examples(training_rows(lab.corpus, lab.examples, seed), loaded)
     built = {}
     for row in rows:

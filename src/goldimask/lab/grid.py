@@ -159,8 +159,7 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
     Two-pass methods are counted at 1.4 Vanilla steps; thresholds at equal cost, which overstates
     loose ones.
     """
-    from goldimask.backbones import load_backbone
-    from goldimask.lab.cell import trained
+    from goldimask.lab.cell import trainable, trained
     from goldimask.lab.data import cached_task
     from goldimask.lab.settings import BASE, problems_at, tasks_of
     from goldimask.threads import torch_threads
@@ -174,7 +173,7 @@ def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int =
     judging, names = lab.judging, tasks_of(lab)
     few = min(problems, judging.problems)
     with torch_threads():
-        backbone = load_backbone(waiting[0].backbone, dtype="float32", device="cpu")
+        backbone = trainable(lab, waiting[0].backbone, waiting[0].seed)
         tasks = [cached_task(name, judging.problems) for name in names]
         options = {"tau": judging.main_tau, "block": judging.block}
         evaluate(backbone, tasks[:1], options=options, seeds=[0], limit=1)  # compiles, loads

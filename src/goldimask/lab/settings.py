@@ -59,6 +59,7 @@ class Lab:
     seeds: tuple[int, ...] = (0, 1, 2)
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)  # method sections
     attention_layer: int | float | str | None = None  # of every row that does not name its own
+    lora_rank: int = 0  # adapters on q, k, v with alpha = 2 r as in the paper; 0: all weights
     tuning: Tuning = field(default_factory=Tuning)
     judging: JudgingSection = field(default_factory=JudgingSection)
     cost_rounds: int = 4  # timed rounds of the cost measurement; 0: do not measure
@@ -116,6 +117,8 @@ def check(lab: Lab, source: str = "lab") -> Lab:
         raise GoldimaskError(f"{source}: backbones: two share the last part of their names")
     for row in lab.rows:
         section(lab, row)
+    if lab.lora_rank < 0:
+        raise GoldimaskError(f"{source}: lora_rank: 0 (all weights) or more, got {lab.lora_rank}")
     judging = lab.judging
     if judging.main_tau not in judging.taus:
         raise GoldimaskError(

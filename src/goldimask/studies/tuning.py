@@ -47,9 +47,10 @@ def tune(
 ) -> Tuned:
     """Train the backbone in place; `watch` sees every step."""
     model = backbone.model
+    free = [p for p in model.parameters() if p.requires_grad]
     groups = [
-        {"params": [p for p in model.parameters() if p.ndim > 1]},
-        {"params": [p for p in model.parameters() if p.ndim <= 1], "weight_decay": 0.0},
+        {"params": [p for p in free if p.ndim > 1]},
+        {"params": [p for p in free if p.ndim <= 1], "weight_decay": 0.0},
     ]
     optimiser = torch.optim.AdamW(groups, lr=tuning.learning_rate, weight_decay=tuning.weight_decay)
     step, pool, losses = MaskedStep(method, backbone.scorer), MetricPool(), []
@@ -67,7 +68,7 @@ def tune(
                 f"non-finite loss at step {number + 1} of {method.name}; lower the learning rate"
             )
         out.loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), tuning.clip)
+        torch.nn.utils.clip_grad_norm_(free, tuning.clip)
         optimiser.step()
         seconds += time.process_time() - began
         pool.add(step_metrics(out, batch))

@@ -9,12 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from typer.testing import CliRunner
 
 from goldimask.errors import GoldimaskError
 from goldimask.lab import grid
 from goldimask.lab.cache import cell_key
+from goldimask.lab.cell import trainable, trained
 from goldimask.lab.data import heldout_examples, heldout_rows, training_rows
 from goldimask.lab.grid import plan, run_grid
 from goldimask.lab.settings import (
@@ -83,6 +85,18 @@ def test_the_key_follows_the_content(lab: Lab, small_model: Path, tmp_path: Path
     config = json.loads((tmp_path / "other" / "config.json").read_text())
     (tmp_path / "other" / "config.json").write_text(json.dumps(config))  # other bytes
     assert cell_key(lab, replace(cell, backbone=str(tmp_path / "other"))) != key
+
+
+def test_adapters_leave_the_weights_alone(lab: Lab, tmp_path: Path) -> None:
+    adapted = replace(lab, rows=("vanilla",), lora_rank=2, cost_rounds=0)
+    (job,) = plan(adapted, tmp_path)
+    assert job.key != plan(replace(adapted, lora_rank=0), tmp_path)[0].key
+    backbone = trainable(adapted, lab.backbones[0], 0)
+    before = {name: p.detach().clone() for name, p in backbone.model.named_parameters()}
+    trained(adapted, job.cell, backbone)
+    moved = {n for n, p in backbone.model.named_parameters() if not torch.equal(p, before[n])}
+    assert moved and all("lora_" in name for name in moved)
+    assert run_grid(adapted, [job]).records[job.cell]["training"]["steps"] == 2
 
 
 def test_a_failing_cell_does_not_stop_the_others(
