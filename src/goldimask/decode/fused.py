@@ -31,7 +31,8 @@ class Block:
     """One transformer block, fused."""
 
     q: Affine
-    kv: Affine
+    k: Affine
+    v: Affine
     qkv: Affine
     out: Affine
     gate_up: Affine
@@ -101,12 +102,13 @@ def fuse(layer: Any) -> Block:
     attention, mlp = layer.self_attn, layer.mlp
     size = attention.head_dim
     before, after = layer.input_layernorm.weight, layer.post_attention_layernorm.weight
-    q, k = scaled(dense(attention.q_proj), before), scaled(dense(attention.k_proj), before)
-    kv = stacked(k, scaled(dense(attention.v_proj), before))
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    q, k, v = (scaled(dense(projection), before) for projection in projections)
     return Block(
         q=transposed(q),
-        kv=transposed(kv),
-        qkv=transposed(stacked(q, kv)),
+        k=transposed(k),
+        v=transposed(v),
+        qkv=transposed(stacked(q, stacked(k, v))),
         out=transposed(dense(attention.o_proj)),
         gate_up=transposed(
             stacked(scaled(dense(mlp.gate_proj), after), scaled(dense(mlp.up_proj), after))

@@ -4,8 +4,9 @@ The function of the model's own forward, arranged for one canvas and the rows th
 
     block 1       queries, keys and values are looked up by token; the sums of its attention are
                   carried from step to step (`sums`)
-    block L       keys and values of all T rows; queries, output, MLP, norm and head of the n
-                  predicting rows alone (every other block needs all its rows)
+    block L       keys of all T rows; queries, output, MLP, norm and head of the n predicting rows
+                  alone (every other block needs all its rows); for few rows the values too are
+                  projected after they were mixed:  sum_j a_ij (W h_j + b) = W (sum_j a_ij h_j) + b
     between the matrix products there is one loop each (`kernels`); large buffers are reused
 
 Nothing is approximated; sums run in another order, so logits agree with the model's to rounding.
@@ -47,7 +48,7 @@ class Keys:
     """Keys, values and what precedes them, of T positions."""
 
     h: Pair  # [T, D]
-    kv: Pair  # [T, 2 H_kv d]
+    flat: Pair  # [T, H_kv d] keys or values before they are spread
     k: Pair  # [H_kv, W, d], W >= T
     v: Pair  # [H_kv, W, d]
     at: np.ndarray  # [T] 0, 1, ...
@@ -112,7 +113,7 @@ def new_keys(work: Pass, size: int) -> Keys:
     d, heads, padded = block.size, block.kv_heads, -(-size // LANES) * LANES
     return Keys(
         h=carve(work, "before", size, width),
-        kv=carve(work, "kv", size, 2 * heads * d),
+        flat=carve(work, "flat", size, heads * d),
         k=carve(work, "k", heads, padded, d),
         v=carve(work, "v", heads, padded, d),
         at=np.arange(size),
@@ -200,14 +201,19 @@ def last(work: Pass, x: Tensor, wanted: np.ndarray, keys: Keys) -> Tensor:
     lean, block = work.lean, work.lean.blocks[-1]
     _, scores, rest = arena(work, len(wanted), len(x))
     kernels.unit(x.numpy(), block.eps, keys.h.n)
-    times(keys.h.t, block.kv, keys.kv.t)
-    kernels.rotate(keys.kv.n, 0, lean.cos, lean.sin, keys.at, keys.at, kernels.ONE, keys.k.n)
-    kernels.place(keys.kv.n, block.kv_heads * block.size, keys.at, keys.v.n)
+    times(keys.h.t, block.k, keys.flat.t)
+    kernels.rotate(keys.flat.n, 0, lean.cos, lean.sin, keys.at, keys.at, kernels.ONE, keys.k.n)
     rows = torch.from_numpy(wanted)
     q = times(keys.h.t.index_select(0, rows), block.q).numpy()
     at = np.arange(len(wanted))
     kernels.rotate(q, 0, lean.cos, lean.sin, wanted, at, block.scaling, scores.q.n)
-    attend(block, scores, keys, rest)
+    if mixing_first_pays(block, len(wanted), *x.shape):
+        weigh(scores, keys)
+        mix_first(block, scores, keys, rest)
+    else:
+        times(keys.h.t, block.v, keys.flat.t)
+        kernels.place(keys.flat.n, 0, keys.at, keys.v.n)
+        attend(block, scores, keys, rest)
     x = finish(block, x.index_select(0, rows), rest)
     kernels.unit(x.numpy(), lean.eps, rest.h.n)
     return times(rest.h.t, lean.head)
@@ -222,10 +228,33 @@ def spread(lean: Lean, block: Block, qkv: np.ndarray, scores: Scores, keys: Keys
     kernels.place(qkv, queries + width, keys.at, keys.v.n)
 
 
-def attend(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
-    """softmax(q k^T) v of every head, into `rest.mix`."""
+def weigh(scores: Scores, keys: Keys) -> None:
+    """exp(q k^T - max) of every head, and the reciprocals of their sums."""
     torch.bmm(scores.grouped, keys.k.t.transpose(1, 2), out=scores.s.t)
     kernels.soften(scores.flat, len(keys.at), scores.share)
+
+
+def mixing_first_pays(block: Block, rows: int, size: int, width: int) -> bool:
+    """Products of n T H D + n H D d against T D H_kv d + n T H d."""
+    first = rows * block.heads * width * (size + block.size)
+    return first < size * block.size * (width * block.kv_heads + rows * block.heads)
+
+
+def mix_first(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
+    """`attend` after `weigh`, with the values projected last."""
+    heads, d, size = block.kv_heads, block.size, len(keys.at)
+    weight, bias = block.v
+    mixed = torch.mm(torch.from_numpy(scores.flat)[:, :size], keys.h.t)  # [H n, D]
+    by_head = weight.view(-1, heads, d).transpose(0, 1)  # [H_kv, D, d]
+    torch.bmm(mixed.view(heads, -1, len(weight)), by_head, out=rest.o.t.view(heads, -1, d))
+    kernels.merge(rest.o.n, scores.share, rest.mix.n)
+    if bias is not None:
+        rest.mix.t.add_(bias.view(heads, 1, d).expand(-1, block.heads // heads, -1).reshape(-1))
+
+
+def attend(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
+    """softmax(q k^T) v of every head, into `rest.mix`."""
+    weigh(scores, keys)
     torch.bmm(scores.s.t, keys.v.t, out=rest.o.t.view(block.kv_heads, -1, block.size))
     kernels.merge(rest.o.n, scores.share, rest.mix.n)
 
