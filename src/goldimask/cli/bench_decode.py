@@ -17,7 +17,7 @@ def bench_decode_command(
     length: Annotated[int, typer.Option(min=1, help="Response positions.")] = 128,
     block: Annotated[int, typer.Option(min=1, help="Positions per block.")] = 32,
     tau: Annotated[float, typer.Option(help="Confidence threshold.")] = 0.9,
-    repeats: Annotated[int, typer.Option(min=1, help="The minimum time counts.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="The minimum time counts.")] = 5,
     one_token: Annotated[bool, typer.Option(help="Also run one token per step.")] = True,
     as_json: JsonFlag = False,
 ) -> None:
