@@ -79,8 +79,6 @@ def trained(run: Path, preset: str, settings: DemoSettings, say: Callable[[str],
 
 def recipe_for(run: Path, preset: str, settings: DemoSettings) -> Recipe:
     words = [f"method.preset={preset}", f"output={run}", f"seed={settings.seed}"]
-    if preset == "vanilla":
-        words.append("method.weigh={}")  # the recipe's cap belongs to water-filling
     return load_recipe(settings.recipe, [*words, *settings.overrides])
 
 
