@@ -145,5 +145,6 @@ def attach_losses(results: Mapping[str, Any], folder: Path) -> None:
     manifests = {m: json.loads((folder / m / "manifest.json").read_text()) for m in METHODS}
     results["base"]["heldout"] = manifests[METHODS[0]]["eval_loss_first"]
     for name in METHODS:
-        results[name]["heldout"] = manifests[name]["eval_loss_best"]
+        best = manifests[name]["recipe"]["trainer"].get("load_best_model_at_end", True)
+        results[name]["heldout"] = manifests[name]["eval_loss_best" if best else "eval_loss_last"]
         results[name]["heldout_last"] = manifests[name]["eval_loss_last"]

@@ -79,4 +79,4 @@ def test_installed_wheel_runs_without_the_source(wheel: Path, tmp_path: Path) ->
     words = ["trainer.max_steps=2", "trainer.eval_steps=2", "trainer.save_steps=2"]
     words += ["data.limit=30", "data.validation=6", "global_batch_size=8", "output=run"]
     run("-m", "goldimask", "train", "tiny-goldimask-d", *words)
-    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+    assert (tmp_path / "run" / "adapter" / "adapter_model.safetensors").is_file()
