@@ -158,6 +158,7 @@ def test_after_a_failure_elsewhere_a_signal_ends_at_once(
     monkeypatch.setenv(REPORTS, str(tmp_path))
     (tmp_path / "rank-1.json").write_text("{}")
     stopper = StopOnSignal()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job
     stopper.install()
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -166,6 +167,7 @@ def test_after_a_failure_elsewhere_a_signal_ends_at_once(
         assert stopper.caught is None
     finally:
         stopper.remove()
+        signal.signal(signal.SIGINT, before)
 
 
 # --- validation ----------------------------------------------------------------------------------
