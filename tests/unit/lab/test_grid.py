@@ -164,7 +164,7 @@ def test_held_out_text_is_clean_and_leaves_identifiers_out(small_model: Path) ->
 
 
 def test_recipe_presets_and_mistakes(tmp_path: Path) -> None:
-    for preset in ("smoke", "standard", "full"):
+    for preset in ("smoke", "standard", "ablations", "full"):
         lab = load_lab("recipes/lab.yaml", preset)
         assert lab.rows[:2] == ("base", "vanilla")
         if preset != "smoke":
