@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from goldimask.config import DataSection
+from goldimask.config import load_recipe
 from goldimask.data.examples import load_examples
 from goldimask.demo import METHODS, DemoSettings
 from goldimask.methods import method
@@ -62,8 +62,7 @@ def write_demo_report(path: Path, folder: Path, page: Path) -> Path:
 
 def one_step(backbone: Any, s: DemoSettings) -> list[dict[str, Any]]:
     """The same example and draws under several methods; signals are the base model's."""
-    section = DataSection(corpus="tiny-1k-labels", limit=8, supervise_turn_end=True)
-    examples, _ = load_examples(section, backbone)
+    examples, _ = load_examples(replace(load_recipe(s.recipe).data, limit=8), backbone)
     return inspect_steps(backbone, examples[0], [method(name) for name in SHOWN], s.seed)
 
 

@@ -118,27 +118,10 @@ def combine(goal, rows, factors):
 
 
 @kernel
-def turn_in(table_row, cos, sin, scale, at, q, k, v):
-    """q, k, v of one token [(H + 2 H_kv) d] -> column `at` of q [H, d, T] and k, v [H_kv, d, T]."""
-    size, half = q.shape[1], q.shape[1] // 2
-    heads, kv_heads = q.shape[0], k.shape[0]
-    for h in range(heads + 2 * kv_heads):
-        source = table_row[h * size : (h + 1) * size]
-        if h >= heads + kv_heads:
-            v[h - heads - kv_heads, :, at] = source
-            continue
-        factor, goal = (scale, q[h]) if h < heads else (ONE, k[h - heads])
-        for i in range(half):
-            x, y = source[i] * factor, source[half + i] * factor
-            goal[i, at] = x * cos[at, i] - y * sin[at, i]
-            goal[half + i, at] = x * sin[at, i] + y * cos[at, i]
-
-
-@kernel
 def exchange(q, k, v, sign, over, under, top):
-    """Terms of keys k [H_kv, c, d] and values v [H_kv, d, c] (times `sign`) enter or leave."""
+    """Terms of keys and values [H_kv, d, c], times `sign`, enter the sums."""
     heads, size, count = q.shape
-    many, group = k.shape[1], heads // k.shape[0]
+    many, group = k.shape[2], heads // k.shape[0]
     s, made = np.empty(count, F), np.empty((many, count), F)
     whole, part = np.empty(count, F), np.empty(count, F)
     bits, whole_bits, part_bits = made.view(np.int32), whole.view(np.int32), part.view(np.int32)
@@ -147,11 +130,11 @@ def exchange(q, k, v, sign, over, under, top):
         for n in range(many):
             for t in range(count):
                 s[t] = -top[h, t]
-            combine(s, q[h], k[h // group, n])
+            combine(s, q[h], k[h // group, :, n])
             exp_row(s, ZERO, whole, whole_bits, part, part_bits, bits[n])
         combine(under[h], made, signs)
         for i in range(size):
-            combine(over[h, i], made, v[h // group, i])
+            combine(over[h, i], made, sign * v[h // group, i])
 
 
 @kernel
@@ -184,22 +167,20 @@ def carry(canvas, seen, table, cos, sin, scale, q, k, v, over, under, top, peak,
     an exponential may have been cut off, is summed afresh.
     """
     heads, size, count = q.shape
-    kv_heads = k.shape[0]
+    queries, width = heads * size, k.shape[0] * size
     changed = np.flatnonzero(canvas != seen)
-    many = changed.shape[0]
-    stale = np.full(count, 3 * many > count)
+    anew = 3 * changed.shape[0] > count
+    stale = np.full(count, anew)
     stale[changed] = True
-    enter_k, enter_v = np.empty((kv_heads, many, size), F), np.empty((kv_heads, size, many), F)
-    leave_k, leave_v = np.empty((kv_heads, many, size), F), np.empty((kv_heads, size, many), F)
-    for n in range(many):
-        at = changed[n]
-        leave_k[:, n], leave_v[:, :, n] = k[:, :, at], -v[:, :, at]
-        turn_in(table[canvas[at]], cos, sin, scale, at, q, k, v)
-        enter_k[:, n], enter_v[:, :, n] = k[:, :, at], v[:, :, at]
+    gone_k, gone_v = k[:, :, changed], v[:, :, changed]
+    x = table[canvas[changed]]
+    rotate(x, 0, cos, sin, changed, changed, scale, q.transpose(0, 2, 1))
+    rotate(x, queries, cos, sin, changed, changed, ONE, k.transpose(0, 2, 1))
+    place(x, queries + width, changed, v.transpose(0, 2, 1))
     seen[:] = canvas
-    if 3 * many <= count:
-        exchange(q, leave_k, leave_v, -ONE, over, under, top)
-        exchange(q, enter_k, enter_v, ONE, over, under, top)
+    if not anew:
+        exchange(q, gone_k, gone_v, -ONE, over, under, top)
+        exchange(q, k[:, :, changed], v[:, :, changed], ONE, over, under, top)
         for h in range(heads):
             for t in range(count):
                 peak[h, t] = max(peak[h, t], under[h, t])

@@ -191,7 +191,8 @@ def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray, example: tuple[int, 
             kernels.unit(x.numpy(), block.eps, rest.h.n)
             times(rest.h.t, block.qkv, rest.qkv.t)
             spread(lean, block, rest.qkv.n, scores, keys)
-            attend(block, scores, keys, rest)
+            weigh(scores, keys)
+            mix(block, scores, keys, rest)
         x = finish(block, x, rest)
     return last(work, x, wanted, keys)
 
@@ -199,21 +200,22 @@ def one(work: Pass, canvas: np.ndarray, wanted: np.ndarray, example: tuple[int, 
 def last(work: Pass, x: Tensor, wanted: np.ndarray, keys: Keys) -> Tensor:
     """The last block of the wanted rows alone, and the head. x [T, D] -> [n, V]."""
     lean, block = work.lean, work.lean.blocks[-1]
+    project_q, project_k, project_v = block.parts
     _, scores, rest = arena(work, len(wanted), len(x))
     kernels.unit(x.numpy(), block.eps, keys.h.n)
-    times(keys.h.t, block.k, keys.flat.t)
+    times(keys.h.t, project_k, keys.flat.t)
     kernels.rotate(keys.flat.n, 0, lean.cos, lean.sin, keys.at, keys.at, kernels.ONE, keys.k.n)
     rows = torch.from_numpy(wanted)
-    q = times(keys.h.t.index_select(0, rows), block.q).numpy()
+    q = times(keys.h.t.index_select(0, rows), project_q).numpy()
     at = np.arange(len(wanted))
     kernels.rotate(q, 0, lean.cos, lean.sin, wanted, at, block.scaling, scores.q.n)
+    weigh(scores, keys)
     if mixing_first_pays(block, len(wanted), *x.shape):
-        weigh(scores, keys)
         mix_first(block, scores, keys, rest)
     else:
-        times(keys.h.t, block.v, keys.flat.t)
+        times(keys.h.t, project_v, keys.flat.t)
         kernels.place(keys.flat.n, 0, keys.at, keys.v.n)
-        attend(block, scores, keys, rest)
+        mix(block, scores, keys, rest)
     x = finish(block, x.index_select(0, rows), rest)
     kernels.unit(x.numpy(), lean.eps, rest.h.n)
     return times(rest.h.t, lean.head)
@@ -241,20 +243,19 @@ def mixing_first_pays(block: Block, rows: int, size: int, width: int) -> bool:
 
 
 def mix_first(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
-    """`attend` after `weigh`, with the values projected last."""
+    """`mix` with the values projected last."""
     heads, d, size = block.kv_heads, block.size, len(keys.at)
-    weight, bias = block.v
+    weight, bias = block.parts[2]
     mixed = torch.mm(torch.from_numpy(scores.flat)[:, :size], keys.h.t)  # [H n, D]
-    by_head = weight.view(-1, heads, d).transpose(0, 1)  # [H_kv, D, d]
+    by_head = weight.unflatten(1, (heads, d)).transpose(0, 1)  # [H_kv, D, d]
     torch.bmm(mixed.view(heads, -1, len(weight)), by_head, out=rest.o.t.view(heads, -1, d))
     kernels.merge(rest.o.n, scores.share, rest.mix.n)
     if bias is not None:
         rest.mix.t.add_(bias.view(heads, 1, d).expand(-1, block.heads // heads, -1).reshape(-1))
 
 
-def attend(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
-    """softmax(q k^T) v of every head, into `rest.mix`."""
-    weigh(scores, keys)
+def mix(block: Block, scores: Scores, keys: Keys, rest: Rest) -> None:
+    """The values of every head by the weights of `weigh`, into `rest.mix`."""
     torch.bmm(scores.s.t, keys.v.t, out=rest.o.t.view(block.kv_heads, -1, block.size))
     kernels.merge(rest.o.n, scores.share, rest.mix.n)
 
