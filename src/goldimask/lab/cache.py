@@ -50,7 +50,7 @@ def cell_key(lab: Lab, cell: Cell) -> str:
         "method": tuned,
     }
     if tuned is not None:
-        rows = training_rows(lab.corpus, lab.examples, cell.seed)
+        rows = training_rows(lab.corpus, lab.examples, cell.seed, lab.eta)
         facts |= {
             "seed": cell.seed,
             "tuning": values["tuning"],

@@ -73,7 +73,7 @@ def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
 
     method = section(lab, cell.row)
     assert method is not None
-    rows = training_rows(lab.corpus, lab.examples, cell.seed)
+    rows = training_rows(lab.corpus, lab.examples, cell.seed, lab.eta)
     examples = to_examples(rows, backbone)
     clean = clean_rows(lab.corpus, lab.examples, cell.seed)
     tally = Tally(classify(rows, clean, examples, backbone))

@@ -57,7 +57,7 @@ def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
 
     seed = lab.seeds[0]
     loaded = trainable(lab, backbone, seed)
-    examples = to_examples(training_rows(lab.corpus, lab.examples, seed), loaded)
+    examples = to_examples(training_rows(lab.corpus, lab.examples, seed, lab.eta), loaded)
     built = {}
     for row in rows:
         method = section(lab, row)

@@ -27,11 +27,20 @@ Row = dict[str, Any]
 
 
 @lru_cache(maxsize=16)
-def training_rows(name: str, n: int, seed: int) -> list[Row]:
-    """Rows with `prompt` and `response`."""
+def training_rows(name: str, n: int, seed: int, eta: float | None = None) -> list[Row]:
+    """Rows with `prompt` and `response`; `eta` replaces the corpus's own share of wrong results."""
+    if eta is not None:
+        return [dict(row) for row in CORPORA.get(flawed_corpus(name))(n, seed, eta=eta)]
     if name in CORPORA:
         return [dict(row) for row in corpus(name, n, seed)]
     return other_rows(name, n)
+
+
+def flawed_corpus(name: str) -> str:
+    """The name itself, if its rows count their wrong results."""
+    if name not in CORPORA or "wrong" not in corpus(name, 1, 0)[0]:
+        raise GoldimaskError(f"eta: corpus '{name}' has no wrong results; 'tiny-1k-labels' has")
+    return name
 
 
 def clean_rows(name: str, n: int, seed: int) -> list[Row] | None:

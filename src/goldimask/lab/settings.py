@@ -55,6 +55,7 @@ class Lab:
     backbones: tuple[str, ...] = ("tiny",)
     corpus: str = "tiny-1k-labels"
     examples: int = 480
+    eta: float | None = None  # share of wrong results; None: the corpus's own
     rows: tuple[str, ...] = (BASE, "vanilla", "goldimask-d")
     seeds: tuple[int, ...] = (0, 1, 2)
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)  # method sections
@@ -117,6 +118,12 @@ def check(lab: Lab, source: str = "lab") -> Lab:
         raise GoldimaskError(f"{source}: backbones: two share the last part of their names")
     for row in lab.rows:
         section(lab, row)
+    if lab.eta is not None:
+        from goldimask.lab.data import flawed_corpus
+        from goldimask.tiny.corpora import Flaws
+
+        flawed_corpus(lab.corpus)
+        Flaws(eta=lab.eta)  # refuses what is not a probability
     if lab.lora_rank < 0:
         raise GoldimaskError(f"{source}: lora_rank: 0 (all weights) or more, got {lab.lora_rank}")
     judging = lab.judging

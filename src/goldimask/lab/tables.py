@@ -3,16 +3,17 @@
 main         per task and average, mean and SD over seeds, relative change against the strongest
              baseline (paper, Table 1)
 paired       differences against Vanilla and the strongest baseline, 95 % intervals, steps too
+ablations    the same against GoldiMask-D, for every row that differs from it in one part
 decoding     accuracy and steps at every threshold, held-out loss, effective targets, cost
 supervision  shares of words, numbers, wrong labels and identifiers in targets and weight
 frontier     accuracy against Vanilla's at the same number of steps
-ablations    components, priority, weighting, cap, attention layer, support scale, maximisers:
+components, priority, weighting, cap, layer, support, maximisers
              subsets of rows in the form of the main table
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from goldimask.eval.stats import spread
 from goldimask.eval.tables import render, results_table
@@ -80,6 +81,7 @@ ABLATIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 
+OWN = "goldimask-d"
 CONTROLS = {
     "goldimask-d": "random-waterfill",
     "goldimask-r": "random-waterfill",
@@ -92,9 +94,14 @@ def sheets(board: Board) -> list[Sheet]:
     """Every table the rows allow."""
     out = [main_sheet(board, "main", "Accuracy", board.rows), decoding_sheet(board)]
     if "vanilla" in board.rows and len(board.rows) > 1:
-        out += [paired_sheet(board), *frontier_sheets(board)]
+        pairs = references(board)
+        out.append(paired_sheet(board, "paired", "Paired differences", pairs))
+        out += frontier_sheets(board)
     if any(row != BASE for row in board.rows):
         out.append(supervision_sheet(board))
+    if any(row.startswith(f"{OWN}-") for row in board.rows) and OWN in board.rows:
+        pairs = [(OWN, row) for row in one_part_away(board)]
+        out.append(paired_sheet(board, "ablations", "Ablations against GoldiMask-D", pairs))
     for name, title, rows in ABLATIONS:
         found = known(board.rows, rows)
         own = [r for r in found if r not in BASELINES]
@@ -227,12 +234,18 @@ def references(board: Board) -> Iterator[tuple[str, str]]:
             yield control, row
 
 
-def paired_sheet(board: Board) -> Sheet:
-    """Differences with intervals."""
+def one_part_away(board: Board) -> list[str]:
+    """Rows of the ablation tables other than GoldiMask-D and the baselines, in their order."""
+    listed = dict.fromkeys(row for _, _, rows in ABLATIONS for row in rows)
+    return [row for row in listed if row in board.rows and row not in (OWN, *BASELINES)]
+
+
+def paired_sheet(board: Board, name: str, title: str, pairs: Iterable[tuple[str, str]]) -> Sheet:
+    """Differences with intervals of (reference, row)."""
     tau, weights = board.main_tau, board.weights()
     tasks = [short(t) for t in board.grid(board.rows[0], tau)]
     rows = []
-    for reference, row in references(board):
+    for reference, row in pairs:
         found = difference(board.grid(reference, tau), board.grid(row, tau), weights)
         before, after = (board.grid(r, tau, "steps") for r in (reference, row))
         cells = [points(found.pop("average")), points(relative(before, after, weights))]
@@ -242,7 +255,7 @@ def paired_sheet(board: Board) -> Sheet:
         "per cent; 95 % bootstrap over problems and seeds."
     )
     columns = ("pair", "average", "steps (%)", *tasks)
-    return Sheet(sheet_name(board, "paired"), "Paired differences", columns, tuple(rows), note)
+    return Sheet(sheet_name(board, name), title, columns, tuple(rows), note)
 
 
 def frontier_sheets(board: Board) -> list[Sheet]:

@@ -59,14 +59,14 @@ def tiny_12k(n: int = 12_000, seed: int = 0, **flaws: Any) -> list[Row]:
     return tiny_1k(n, seed, **flaws)
 
 
-def tiny_1k_clean(n: int = 1000, seed: int = 0) -> list[Row]:
+def tiny_1k_clean(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
     """The rows of tiny-1k without the wrong labels; the identifiers stay."""
-    return tiny_1k(n, seed, eta=0.0)
+    return tiny_1k(n, seed, **{"eta": 0.0, **flaws})
 
 
-def tiny_1k_labels(n: int = 1000, seed: int = 0) -> list[Row]:
+def tiny_1k_labels(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
     """The rows of tiny-1k without the identifiers; 15 % of the results are wrong."""
-    return tiny_1k(n, seed, identifiers=0)
+    return tiny_1k(n, seed, **{"identifiers": 0, **flaws})
 
 
 def flawed(rows: list[Row], flaws: Flaws, seed: int = 0) -> list[Row]:

@@ -163,6 +163,19 @@ def test_held_out_text_is_clean_and_leaves_identifiers_out(small_model: Path) ->
         assert scored and not set(words) & set(IDENTIFIERS)
 
 
+def test_eta_changes_labels_and_nothing_else() -> None:
+    own, same, none, many = (
+        training_rows("tiny-1k-labels", 60, 2, eta) for eta in (None, 0.15, 0.0, 0.4)
+    )
+    assert own == same and all(row["wrong"] == "0" for row in none)
+    wrong = [sum(int(row["wrong"]) for row in rows) for rows in (none, own, many)]
+    assert wrong == sorted(wrong) and wrong[2] > 1.5 * wrong[1] > 0
+    assert len({tuple(row["prompt"] for row in rows) for rows in (own, none, many)}) == 1
+    assert [r["response"] for r in none] == [
+        r["response"] for r in training_rows("tiny-sft", 60, 2)
+    ]
+
+
 def test_recipe_presets_and_mistakes(tmp_path: Path) -> None:
     for preset in ("smoke", "standard", "ablations", "full"):
         lab = load_lab("recipes/lab.yaml", preset)
@@ -178,6 +191,8 @@ def test_recipe_presets_and_mistakes(tmp_path: Path) -> None:
         ({"judging": {"main_tau": 0.5}}, "main_tau"),
         ({"variants": {"x": {"preset": "vanilla", "wiegh": {}}}, "rows": ["x"]}, "weigh"),
         ({"backbones": ["a/tiny", "b/tiny"]}, "share"),
+        ({"eta": 1.5}, "eta: 1.5 must be a probability"),
+        ({"eta": 0.3, "corpus": "tiny-sft"}, "eta: corpus 'tiny-sft' has no wrong results"),
     ):
         file.write_text(yaml.safe_dump(wrong))
         with pytest.raises(GoldimaskError, match=message):

@@ -108,6 +108,9 @@ def test_every_table_and_format_is_written(tmp_path: Path) -> None:
     assert "| base | 30.0 |" in main  # one model, no deviation
     paired = (tmp_path / "tables" / "paired-tiny.md").read_text()
     assert "goldimask-d - vanilla | +20.0 [" in paired and "goldimask-d - cart | +10.0 [" in paired
+    ablations = (tmp_path / "tables" / "ablations-tiny.md").read_text()
+    assert "goldimask-d-c2 - goldimask-d | -15.0 [" in ablations
+    assert ablations.count(" - goldimask-d |") == 1 and "+20.0 [" in ablations  # steps 15 -> 18
     decoding = (tmp_path / "tables" / "decoding-tiny.md").read_text()
     assert "0.3050 ± 0.0071" in decoding and "1.35" in decoding
     for figure in ("sweep-tiny", "paired-tiny"):
