@@ -13,6 +13,7 @@ from goldimask.backbones import load_backbone
 from goldimask.decode import decode
 from goldimask.tiny import TASKS, test_set
 from goldimask.tiny.curves import draw_curves, read_log
+from goldimask.tiny.optim import rate
 from goldimask.tiny.recipe import load_pretraining
 from goldimask.tiny.tokenizer import build_tokenizer
 from goldimask.tiny.watch import denoising_loss
@@ -92,6 +93,18 @@ def test_it_solves_some_problems_and_not_all(decoded):
 def test_it_knows_more_than_an_untrained_model(backbone):
     problems = [p for name in TASKS.names() for p in test_set(name, 4, seed=2)]
     assert denoising_loss(backbone, problems) < 1.5  # ln 239 = 5.5 before training
+
+
+@pytest.mark.parametrize(("suffix", "last"), [("", 8400), ("-b", 8400), ("-dream", 11400)])
+def test_the_logs_are_of_the_recipe(suffix, last):
+    """Every rate in the log of a shipped model is the one that the recipe prescribes."""
+    recipe = load_pretraining("tiny-base")
+    log = read_log(Path(__file__).parents[3] / "docs" / f"pretraining-log{suffix}.jsonl.gz")
+    rates = {record["step"]: record["rate"] for record in log if "rate" in record}
+    assert list(rates) == list(range(20, last + 1, 20)) and last <= recipe.steps
+    for step, found in rates.items():
+        stage, inside = recipe.stage(step - 1)
+        assert found == pytest.approx(rate(stage.optim, inside, stage.steps), abs=1e-6)
 
 
 def test_curves_are_drawn_from_a_log(tmp_path):
