@@ -43,6 +43,23 @@ def test_help_names_every_verb() -> None:
         assert verb in text
 
 
+def test_out_is_o_everywhere() -> None:
+    from typer.main import get_command
+
+    from goldimask.cli import _register, app
+
+    _register()
+    waiting, seen = [("goldimask", get_command(app))], 0
+    while waiting:
+        name, command = waiting.pop()
+        waiting += [(f"{name} {n}", c) for n, c in getattr(command, "commands", {}).items()]
+        for option in command.params:
+            if "--out" in option.opts:
+                seen += 1
+                assert "-o" in option.opts, name
+    assert seen >= 8
+
+
 def recipe(tmp_path: Path, model: Path, **lines: str) -> Path:
     values = {
         "output": str(tmp_path / "run"),

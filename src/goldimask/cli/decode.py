@@ -50,7 +50,9 @@ def decode_command(
         bool, typer.Option("--show", help="Watch it fill in, coloured by step.")
     ] = False,
     file: Annotated[Path | None, typer.Option(help="A .jsonl of prompts.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Answers of --file; resumed if there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Answers of --file; resumed if there.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write the replay of the prompt here.")] = None,
     against: Annotated[
         list[str] | None, typer.Option(help="With --html: another RUN beside it; repeatable.")

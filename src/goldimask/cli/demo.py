@@ -13,7 +13,7 @@ from goldimask.cli.app import JsonFlag, app, emit, say, table
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option("--out", help="Folder for runs, figures and the page.")
+        Path, typer.Option("-o", "--out", help="Folder for runs, figures and the page.")
     ] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Seed of the noise, the order and the split.")] = 42,
     problems: Annotated[int, typer.Option(help="Test problems per task.")] = 40,

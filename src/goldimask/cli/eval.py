@@ -40,7 +40,9 @@ def eval_command(
         Path | None,
         typer.Option(help="File or folder of test sets (else GOLDIMASK_DATA, the Hub)."),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the samples; resumes there.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder of the samples; resumes there.")
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Prompts decoded together.")] = 16,
     shard: Annotated[
         str, typer.Option(help="i/n: every n-th problem from i (default: RANK and WORLD_SIZE).")

@@ -27,7 +27,9 @@ def study_eligibility_command(
     block: Annotated[int, typer.Option(min=1, help="Positions per block.")] = 32,
     seed: Annotated[int, typer.Option(help="Seed of the states.")] = 0,
     batch_size: Annotated[int, typer.Option(min=1, help="States per model call.")] = 16,
-    out: Annotated[Path | None, typer.Option(help="Also write the JSON here.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Also write the JSON here.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Oracle-safe parallelism, threshold precision and their change, on fixed references."""

@@ -32,7 +32,8 @@ def sweep(
     data: Annotated[Path | None, typer.Option(help="Folder or file of the test sets.")] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per model call.")] = 16,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for figure, tables and resumable samples.")
+        Path | None,
+        typer.Option("-o", "--out", help="Folder for figure, tables and resumable samples."),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
