@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,19 @@ def write_output(
     made: list[Sheet] = []
     figures: list[str] = []
     for board in boards:
-        found = sheets(board)
-        for sheet in found:
+        own = sheets(board)
+        for sheet in own:
             write_sheet(sheet, folder / "tables")
-        made += found
+        made += own
         figures += [p.name for p in write_figures(board, folder / "figures")]
+    found = {board.backbone: results(board) for board in boards}
+    if any(result["aim"] for result in found.values()):
+        made.append(aim_sheet(found))
+        write_sheet(made[-1], folder / "tables")
     summary = {
         **facts,
         "lab": lab_dict(lab),
-        "backbones": {board.backbone: results(board) for board in boards},
+        "backbones": found,
         "tables": [s.name for s in made],
         "figures": figures,
     }
@@ -105,6 +109,32 @@ def aim(board: Board, row: str, best: str, tau: float, weights: Any) -> dict[str
         "accuracy_reached": vanilla.above and other.above,
         "steps_reached": steps.high <= -0.1 and vanilla.high >= 0,
     }
+
+
+def aim_sheet(found: Mapping[str, dict[str, Any]]) -> Sheet:
+    """How every candidate stands against the aim, on every backbone."""
+    rows = []
+    for backbone, result in found.items():
+        for row, a in result["aim"].items():
+            kinds = ("against_vanilla", "against_best_baseline", "steps", "at_equal_steps")
+            reached = [k for k in ("accuracy", "steps") if a[f"{k}_reached"]]
+            cells = ["outside" if a[k] is None else interval(a[k]) for k in kinds]
+            rows.append((f"{backbone}: {row}", *cells, ", ".join(reached) or "-"))
+    best = ", ".join(f"{b}: {result['strongest_baseline']}" for b, result in found.items())
+    note = (
+        f"Accuracy in points against Vanilla and against the best baseline ({best}); change of "
+        "decoding steps in per cent; accuracy against Vanilla with its threshold chosen for the "
+        "same number of steps. Reached: accuracy above both with intervals above zero; or a tenth "
+        "fewer steps, the interval included, at no loss of accuracy beyond its interval."
+    )
+    head = ("candidate", "accuracy", "against the best", "steps (%)", "at equal steps", "reached")
+    return Sheet("aims", "The aim", head, tuple(rows), note)
+
+
+def interval(values: Sequence[float | None]) -> str:
+    """Per cent or points; without an interval the value alone."""
+    value, low, high = (None if x is None else 100 * x for x in values)
+    return f"{value:+.1f}" if low is None else f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def plain(d: Difference) -> list[float | None]:

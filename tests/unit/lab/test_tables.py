@@ -116,6 +116,10 @@ def test_every_table_and_format_is_written(tmp_path: Path) -> None:
     for figure in ("sweep-tiny", "paired-tiny"):
         assert (tmp_path / "figures" / f"{figure}.pdf").read_bytes().startswith(b"%PDF")
         assert (tmp_path / "figures" / f"{figure}.png").is_file()
+    aims = (tmp_path / "tables" / "aims.md").read_text().splitlines()
+    own = next(line for line in aims if line.startswith("| tiny: goldimask-d |"))
+    assert own.endswith("| accuracy, steps |") and "-25.0 [-25.0, -25.0]" in own
+    assert "accuracy" not in next(x for x in aims if x.startswith("| tiny: goldimask-d-c2"))
     goal = summary["backbones"]["tiny"]["aim"]
     assert goal["goldimask-d"]["accuracy_reached"] and goal["goldimask-d"]["steps_reached"]
     assert not goal["goldimask-d-c2"]["accuracy_reached"]  # below cart
