@@ -133,7 +133,7 @@ def human(summary: dict[str, Any], folder: Path) -> str:
     shown = [
         (folder / "tables" / f"{name}.md").read_text("utf-8")
         for name in summary["tables"]
-        if name.split("-")[0] in ("main", "paired", "decoding", "frontier", "supervision")
+        if name.split("-")[0] in ("main", "paired", "decoding", "frontier", "supervision", "aims")
     ]
     left = [f"{b}: {x}" for b, found in summary["backbones"].items() for x in found["left_out"]]
     return "\n".join([*shown, *left, f"tables, figures, summary.json: {folder}"])
