@@ -17,11 +17,11 @@ from typing import Any
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json, write_text
 from goldimask.lab.figures import write_figures
-from goldimask.lab.paired import Difference, difference, draws, frontier, mean, relative
-from goldimask.lab.scores import Board
+from goldimask.lab.paired import Difference, difference, frontier, mean, relative
+from goldimask.lab.scores import Board, pool
 from goldimask.lab.settings import BASE, BASELINES, Lab, lab_dict
 from goldimask.lab.sheets import Sheet, write_sheet
-from goldimask.lab.tables import sheets, strongest
+from goldimask.lab.tables import paired_sheet, references, sheets, strongest
 
 _SLOT = re.compile(r"(<!-- lab: (\S+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -39,13 +39,23 @@ def write_output(
         made += own
         figures += [p.name for p in write_figures(board, folder / "figures")]
     found = {board.backbone: results(board) for board in boards}
-    if any(result["aim"] for result in found.values()):
-        made.append(aim_sheet(found))
-        write_sheet(made[-1], folder / "tables")
+    together = pool(boards)
+    over: list[Sheet] = []
+    stands = dict(found)
+    if together is not None and "vanilla" in together.rows and len(together.rows) > 1:
+        title = "Paired differences over all backbones"
+        over.append(paired_sheet(together, "paired", title, references(together)))
+        stands["all"] = aims(together)
+    if any(stand["aim"] for stand in stands.values()):
+        over.append(aim_sheet(stands))
+    for sheet in over:
+        write_sheet(sheet, folder / "tables")
+    made += over
     summary = {
         **facts,
         "lab": lab_dict(lab),
         "backbones": found,
+        "all": stands.get("all"),
         "tables": [s.name for s in made],
         "figures": figures,
     }
@@ -62,7 +72,6 @@ def report(made: Sequence[Sheet], summary: dict[str, Any]) -> str:
 
 def results(board: Board) -> dict[str, Any]:
     """Figures of one backbone, and how its candidates stand against the aim."""
-    tau, weights, best = board.main_tau, board.weights(), strongest(board)
     rows = {
         row: {
             "accuracy": {f"{t:g}": mean(board.grid(row, t)) for t in board.taus},
@@ -72,19 +81,24 @@ def results(board: Board) -> dict[str, Any]:
         }
         for row in board.rows
     }
-    aims = {}
-    if "vanilla" in board.rows and best is not None:
-        for row in board.rows:
-            if row not in (*BASELINES, BASE):
-                aims[row] = aim(board, row, best, tau, weights)
     return {
         "seeds": list(board.seeds),
         "problems": board.problems,
-        "strongest_baseline": best,
         "rows": rows,
-        "aim": aims,
+        **aims(board),
         "left_out": board.left_out,
     }
+
+
+def aims(board: Board) -> dict[str, Any]:
+    """The best baseline, and every candidate against the aim."""
+    tau, weights, best = board.main_tau, board.weights(), strongest(board)
+    found = {}
+    if "vanilla" in board.rows and best is not None:
+        for row in board.rows:
+            if row not in (*BASELINES, BASE):
+                found[row] = aim(board, row, best, tau, weights)
+    return {"strongest_baseline": best, "aim": found}
 
 
 def aim(board: Board, row: str, best: str, tau: float, weights: Any) -> dict[str, Any]:
@@ -100,7 +114,7 @@ def aim(board: Board, row: str, best: str, tau: float, weights: Any) -> dict[str
         t: (board.shared("vanilla", t), board.shared("vanilla", t, "steps")) for t in board.taus
     }
     second = board.shared(row, tau), board.shared(row, tau, "steps")
-    equal = frontier(first, second, draws(second[0]))
+    equal = frontier(first, second, board.draws(second[0]))
     return {
         "against_vanilla": plain(vanilla),
         "against_best_baseline": plain(other),
@@ -111,16 +125,16 @@ def aim(board: Board, row: str, best: str, tau: float, weights: Any) -> dict[str
     }
 
 
-def aim_sheet(found: Mapping[str, dict[str, Any]]) -> Sheet:
-    """How every candidate stands against the aim, on every backbone."""
+def aim_sheet(stands: Mapping[str, dict[str, Any]]) -> Sheet:
+    """How every candidate stands against the aim, on every backbone and on all of them."""
     rows = []
-    for backbone, result in found.items():
-        for row, a in result["aim"].items():
+    for backbone, stand in stands.items():
+        for row, a in stand["aim"].items():
             kinds = ("against_vanilla", "against_best_baseline", "steps", "at_equal_steps")
             reached = [k for k in ("accuracy", "steps") if a[f"{k}_reached"]]
             cells = ["outside" if a[k] is None else interval(a[k]) for k in kinds]
             rows.append((f"{backbone}: {row}", *cells, ", ".join(reached) or "-"))
-    best = ", ".join(f"{b}: {result['strongest_baseline']}" for b, result in found.items())
+    best = ", ".join(f"{b}: {stand['strongest_baseline']}" for b, stand in stands.items())
     note = (
         f"Accuracy in points against Vanilla and against the best baseline ({best}); change of "
         "decoding steps in per cent; accuracy against Vanilla with its threshold chosen for the "

@@ -7,7 +7,8 @@
 
 With the problems divided over the seeds every problem has one seed, and the same formula holds. Few
 seeds make any interval over seeds rough: with S seeds the resampled variance over seeds is too
-small by the factor (S - 1)/S on average.
+small by the factor (S - 1)/S on average. Over several backbones, u_s is the product of a weight of
+the backbone and one of the seed: backbones, seeds and problems are all drawn.
 
 Frontier: at the mean number of steps of the second row, what accuracy does the first row reach by
 choosing its threshold (linear between measured ones)? Outside of the measured range there is no
@@ -63,6 +64,15 @@ def draws(grid: Grid, count: int = DRAWS, seed: int = 0) -> Draws:
             for i, (task, found) in enumerate(grid.items())
         },
     )
+
+
+def crossed(grid: Grid, backbones: int) -> Draws:
+    """Weights for grids whose first axis is backbones times seeds."""
+    whole = draws(grid)
+    seeds = whole.seeds.shape[1] // backbones
+    outer = _multinomial(backbones, DRAWS, 0, len(grid) + 1)
+    inner = _multinomial(seeds, DRAWS, 0, 0)
+    return Draws((outer[:, :, None] * inner[:, None]).reshape(DRAWS, -1), whole.problems)
 
 
 def _multinomial(n: int, count: int, seed: int, salt: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from goldimask.lab.paired import Draws, Grid, draws, grid_of
+from goldimask.lab.paired import Draws, Grid, crossed, draws, grid_of
 from goldimask.lab.settings import BASE, Cell, Lab, label, problems_at
 
 Records = Mapping[Cell, dict[str, Any]]
@@ -41,8 +41,12 @@ class Board:
         """Only the problems that were judged at every threshold."""
         return {t: x[:, : self.common] for t, x in self.grid(row, tau, field).items()}
 
+    def draws(self, grid: Grid) -> Draws:
+        """Weights of the bootstrap for a grid of this board."""
+        return draws(grid)
+
     def weights(self) -> Draws:
-        return draws(self.grid(self.rows[0], self.main_tau))
+        return self.draws(self.grid(self.rows[0], self.main_tau))
 
     def heldout(self, row: str, name: str) -> list[float]:
         return [r["heldout"][name] for r in self.records[row]]
@@ -64,6 +68,31 @@ class Board:
             seed: {short(task): float(np.nanmean(found[i])) for task, found in grid.items()}
             for i, seed in enumerate(self.seeds)
         }
+
+
+@dataclass
+class Pool(Board):
+    """Several backbones as one: pairs of backbone and seed take the place of the seeds."""
+
+    boards: tuple[Board, ...] = ()
+
+    def grid(self, row: str, tau: float, field: str = "correct") -> Grid:
+        grids = [b.grid(row, tau, field) for b in self.boards]
+        return {task: np.concatenate([g[task] for g in grids]) for task in grids[0]}
+
+    def draws(self, grid: Grid) -> Draws:
+        return crossed(grid, len(self.boards))
+
+
+def pool(boards: Sequence[Board]) -> Pool | None:
+    """What the boards have in common; None unless there are several with the same seeds."""
+    if len(boards) < 2 or len({b.seeds for b in boards}) > 1:
+        return None
+    one = boards[0]
+    rows = tuple(r for r in one.rows if all(r in b.rows for b in boards))
+    names = ", ".join(b.backbone for b in boards)
+    shape = (one.seeds, one.taus, one.main_tau, one.problems, one.common)
+    return Pool(f"all ({names})", rows, *shape, records={}, boards=tuple(boards))
 
 
 def board(

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from goldimask.eval.stats import spread
 from goldimask.eval.tables import render, results_table
 from goldimask.lab.classes import CLASSES
-from goldimask.lab.paired import Difference, difference, draws, frontier, mean, relative
-from goldimask.lab.scores import Board, known, short
+from goldimask.lab.paired import Difference, difference, frontier, mean, relative
+from goldimask.lab.scores import Board, Pool, known, short
 from goldimask.lab.settings import BASE, BASELINES
 from goldimask.lab.sheets import Sheet
 
@@ -111,7 +111,7 @@ def sheets(board: Board) -> list[Sheet]:
 
 
 def sheet_name(board: Board, name: str) -> str:
-    return f"{name}-{board.backbone}"
+    return f"{name}-all" if isinstance(board, Pool) else f"{name}-{board.backbone}"
 
 
 def strongest(board: Board) -> str | None:
@@ -250,9 +250,10 @@ def paired_sheet(board: Board, name: str, title: str, pairs: Iterable[tuple[str,
         before, after = (board.grid(r, tau, "steps") for r in (reference, row))
         cells = [points(found.pop("average")), points(relative(before, after, weights))]
         rows.append((f"{row} - {reference}", *cells, *(points(d) for d in found.values())))
+    drawn = "problems, seeds and backbones" if isinstance(board, Pool) else "problems and seeds"
     note = (
         f"{setting(board)}. Paired differences in points of accuracy, change of decoding steps in "
-        "per cent; 95 % bootstrap over problems and seeds."
+        f"per cent; 95 % bootstrap over {drawn}."
     )
     columns = ("pair", "average", "steps (%)", *tasks)
     return Sheet(sheet_name(board, name), title, columns, tuple(rows), note)
@@ -262,7 +263,7 @@ def frontier_sheets(board: Board) -> list[Sheet]:
     """Accuracy at equal steps against Vanilla with another threshold."""
     if len(board.taus) < 2:
         return []
-    weights = draws(board.shared("vanilla", board.main_tau))
+    weights = board.draws(board.shared("vanilla", board.main_tau))
     both = {r: {t: (board.shared(r, t), board.shared(r, t, "steps")) for t in board.taus}
             for r in board.rows}  # fmt: skip
     rows = []

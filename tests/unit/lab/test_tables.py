@@ -19,7 +19,7 @@ from goldimask.lab.paired import (
     mean,
     relative,
 )
-from goldimask.lab.scores import board
+from goldimask.lab.scores import Board, board, pool
 from goldimask.lab.settings import Cell, JudgingSection, Lab, cells, shard
 from goldimask.lab.tables import sheets, strongest
 
@@ -123,6 +123,35 @@ def test_every_table_and_format_is_written(tmp_path: Path) -> None:
     goal = summary["backbones"]["tiny"]["aim"]
     assert goal["goldimask-d"]["accuracy_reached"] and goal["goldimask-d"]["steps_reached"]
     assert not goal["goldimask-d-c2"]["accuracy_reached"]  # below cart
+
+
+def test_backbones_are_pooled(tmp_path: Path) -> None:
+    """Equal backbones change no value; backbones that differ widen the interval."""
+    wanted = lab(backbones=("tiny", "tiny-b"))
+    found = [board(wanted, records(wanted), name) for name in wanted.backbones]
+    one, other = (b for b in found if b is not None)
+    both = pool([one, other])
+    assert both is not None and both.rows == one.rows
+
+    def apart(b: Board) -> Difference:
+        first, second = (b.grid(row, 0.9) for row in ("vanilla", "goldimask-d"))
+        return difference(first, second, b.weights())["average"]
+
+    assert apart(both).value == pytest.approx(apart(one).value) == pytest.approx(0.2)
+    same = apart(both)
+    for record_of_seed in other.records["goldimask-d"]:
+        for found_task in record_of_seed["tasks"]["0.9"].values():
+            found_task["correct"] = "1" * len(found_task["correct"])
+    wide = apart(both)
+    assert wide.value == pytest.approx((0.2 + apart(other).value) / 2)
+    assert wide.low == pytest.approx(0.2, abs=0.1) and wide.high - wide.low > 0.3
+    assert wide.high - wide.low > same.high - same.low
+    summary = write_output(wanted, [one, other], tmp_path, {})
+    assert "paired-all" in summary["tables"] and "goldimask-d" in summary["all"]["aim"]
+    text = (tmp_path / "tables" / "paired-all.md").read_text()
+    assert "all (tiny, tiny-b)" in text and "problems, seeds and backbones" in text
+    assert "| all: goldimask-d |" in (tmp_path / "tables" / "aims.md").read_text()
+    assert pool([one]) is None
 
 
 def test_a_seed_that_is_not_complete_is_left_out_and_named() -> None:
