@@ -46,6 +46,7 @@ def write_output(
         title = "Paired differences over all backbones"
         over.append(paired_sheet(together, "paired", title, references(together)))
         stands["all"] = aims(together)
+        figures += [p.name for p in write_figures(together, folder / "figures")]
     if any(stand["aim"] for stand in stands.values()):
         over.append(aim_sheet(stands))
     for sheet in over:

@@ -33,6 +33,10 @@ class Board:
     costs: dict[str, float] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
+    @property
+    def title(self) -> str:
+        return self.backbone
+
     def grid(self, row: str, tau: float, field: str = "correct") -> Grid:
         parts = [r["tasks"][f"{tau:g}"] for r in self.records[row]]
         return grid_of(parts, self.problems, field)
@@ -80,6 +84,10 @@ class Pool(Board):
         grids = [b.grid(row, tau, field) for b in self.boards]
         return {task: np.concatenate([g[task] for g in grids]) for task in grids[0]}
 
+    @property
+    def title(self) -> str:
+        return f"{self.backbone} ({', '.join(b.backbone for b in self.boards)})"
+
     def draws(self, grid: Grid) -> Draws:
         return crossed(grid, len(self.boards))
 
@@ -90,9 +98,8 @@ def pool(boards: Sequence[Board]) -> Pool | None:
         return None
     one = boards[0]
     rows = tuple(r for r in one.rows if all(r in b.rows for b in boards))
-    names = ", ".join(b.backbone for b in boards)
     shape = (one.seeds, one.taus, one.main_tau, one.problems, one.common)
-    return Pool(f"all ({names})", rows, *shape, records={}, boards=tuple(boards))
+    return Pool("all", rows, *shape, records={}, boards=tuple(boards))
 
 
 def board(

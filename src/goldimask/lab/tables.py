@@ -111,7 +111,7 @@ def sheets(board: Board) -> list[Sheet]:
 
 
 def sheet_name(board: Board, name: str) -> str:
-    return f"{name}-all" if isinstance(board, Pool) else f"{name}-{board.backbone}"
+    return f"{name}-{board.backbone}"
 
 
 def strongest(board: Board) -> str | None:
@@ -123,7 +123,7 @@ def strongest(board: Board) -> str | None:
 def setting(board: Board) -> str:
     n = len(board.seeds)
     return (
-        f"{board.backbone}, threshold {board.main_tau:g}, {board.problems} problems per task, "
+        f"{board.title}, threshold {board.main_tau:g}, {board.problems} problems per task, "
         f"{n} seed{'s' if n != 1 else ''}"
     )
 

@@ -151,6 +151,7 @@ def test_backbones_are_pooled(tmp_path: Path) -> None:
     text = (tmp_path / "tables" / "paired-all.md").read_text()
     assert "all (tiny, tiny-b)" in text and "problems, seeds and backbones" in text
     assert "| all: goldimask-d |" in (tmp_path / "tables" / "aims.md").read_text()
+    assert (tmp_path / "figures" / "paired-all.png").is_file()
     assert pool([one]) is None
 
 
