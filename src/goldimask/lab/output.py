@@ -21,7 +21,7 @@ from goldimask.lab.paired import Difference, difference, frontier, mean, relativ
 from goldimask.lab.scores import Board, pool
 from goldimask.lab.settings import BASE, BASELINES, Lab, lab_dict
 from goldimask.lab.sheets import Sheet, write_sheet
-from goldimask.lab.tables import paired_sheet, references, sheets, strongest
+from goldimask.lab.tables import paired_sheet, points, references, sheets, strongest
 
 _SLOT = re.compile(r"(<!-- lab: (\S+?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
@@ -133,7 +133,7 @@ def aim_sheet(stands: Mapping[str, dict[str, Any]]) -> Sheet:
         for row, a in stand["aim"].items():
             kinds = ("against_vanilla", "against_best_baseline", "steps", "at_equal_steps")
             reached = [k for k in ("accuracy", "steps") if a[f"{k}_reached"]]
-            cells = ["outside" if a[k] is None else interval(a[k]) for k in kinds]
+            cells = ["outside" if a[k] is None else points(again(a[k])) for k in kinds]
             rows.append((f"{backbone}: {row}", *cells, ", ".join(reached) or "-"))
     best = ", ".join(f"{b}: {stand['strongest_baseline']}" for b, stand in stands.items())
     note = (
@@ -146,15 +146,14 @@ def aim_sheet(stands: Mapping[str, dict[str, Any]]) -> Sheet:
     return Sheet("aims", "The aim", head, tuple(rows), note)
 
 
-def interval(values: Sequence[float | None]) -> str:
-    """Per cent or points; without an interval the value alone."""
-    value, low, high = (None if x is None else 100 * x for x in values)
-    return f"{value:+.1f}" if low is None else f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
-
-
 def plain(d: Difference) -> list[float | None]:
     """[value, low, high]; None where there is no interval."""
     return [x if x == x else None for x in (d.value, d.low, d.high)]
+
+
+def again(values: Sequence[float | None]) -> Difference:
+    """What `plain` was made of."""
+    return Difference(*(float("nan") if x is None else x for x in values))
 
 
 def fill(document: Path, root: Path) -> int:
