@@ -15,7 +15,7 @@ _EXPORTS = {
     "Backbone": "goldimask.backbones",
     "Batch": "goldimask.types",
     "Corruption": "goldimask.types",
-    "Decoded": "goldimask.decode",
+    "Decoded": "goldimask.decoding",
     "Example": "goldimask.types",
     "GoldimaskError": "goldimask.errors",
     "Keys": "goldimask.keys",
@@ -28,7 +28,7 @@ _EXPORTS = {
     "StepOutput": "goldimask.types",
     "Stream": "goldimask.keys",
     "Weights": "goldimask.types",
-    "decode": "goldimask.decode",
+    "decode": "goldimask.decoding",
     "load_backbone": "goldimask.backbones",
     "method": "goldimask.methods",
     "select_reveal": "goldimask.select",
@@ -39,8 +39,8 @@ __all__ = [*_EXPORTS, "__version__"]  # pyright: ignore[reportUnsupportedDunderA
 if TYPE_CHECKING:
     from goldimask.backbones import Backbone as Backbone
     from goldimask.backbones import load_backbone as load_backbone
-    from goldimask.decode import Decoded as Decoded
-    from goldimask.decode import decode as decode
+    from goldimask.decoding import Decoded as Decoded
+    from goldimask.decoding import decode as decode
     from goldimask.errors import GoldimaskError as GoldimaskError
     from goldimask.keys import Keys as Keys
     from goldimask.keys import Stream as Stream
@@ -67,37 +67,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _register_with_transformers() -> None:
-    """Make the Auto classes know our families, now or as soon as transformers is imported.
-
-    `import goldimask` stays light: nothing happens until somebody else loads transformers.
-    """
-    import sys
-    from importlib.abc import MetaPathFinder
-    from importlib.util import find_spec
-
-    class AfterTransformers(MetaPathFinder):
-        def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-            if fullname != "transformers":
-                return None
-            sys.meta_path.remove(self)
-            spec = find_spec(fullname)
-            if spec is not None and spec.loader is not None:
-                run = spec.loader.exec_module
-
-                def exec_module(module: Any) -> None:
-                    run(module)
-                    importlib.import_module("goldimask.backbones")
-
-                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-            return spec
-
-    if "transformers" in sys.modules:
-        importlib.import_module("goldimask.backbones")
-    else:
-        sys.meta_path.insert(0, AfterTransformers())
-
-
-_register_with_transformers()

@@ -23,7 +23,7 @@ from torch import Tensor
 
 import goldimask.baselines
 import goldimask.select  # noqa: F401  registers the selectors
-from goldimask.adaptive import Memory
+from goldimask.baselines.adaptive import Memory
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.noise import NOISES, Noise
 from goldimask.presets import PRESETS as PRESETS

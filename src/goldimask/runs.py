@@ -78,7 +78,7 @@ def load_run(path: str | Path, device: str | None = None, dtype: str | None = No
     options = {**dict(run.options), **({"dtype": dtype} if dtype else {})}
     backbone = load_backbone(run.base, device=device, **options)
     if run.adapter is not None:
-        from goldimask.lora import load_adapter
+        from goldimask.backbones.lora import load_adapter
 
         backbone = load_adapter(backbone, run.adapter)
     return replace(backbone, name=run.name)

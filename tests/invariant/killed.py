@@ -77,7 +77,7 @@ def arrange(point: str) -> None:
 
 
 def main(model: str, folder: str, points: list[str]) -> None:
-    import goldimask.layer_probe  # noqa: F401  imported before the fork
+    import goldimask.train.layer_probe  # noqa: F401  imported before the fork
     from goldimask.errors import GoldimaskError
     from goldimask.train.run import train
     from invariant.runs import recipe

@@ -20,9 +20,9 @@ from goldimask.backbones.assemble import assemble
 from goldimask.backbones.base import Backbone
 from goldimask.backbones.checkpoint import check_tensors, empty_model, read_config, read_shapes
 from goldimask.backbones.loading import find_folder, load_tokenizer
+from goldimask.backbones.lora import LoraSettings, check_targets, is_linear
 from goldimask.backbones.scoring import BUDGET_MB
 from goldimask.errors import GoldimaskError
-from goldimask.lora import LoraSettings, check_targets, is_linear
 
 EXAMPLE = (
     {"role": "user", "content": "What is 2 + 3?"},

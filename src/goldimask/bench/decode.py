@@ -1,8 +1,8 @@
 """Decoding speed: the engine against the straightforward decoder, in one run.
 
     straightforward   whole batch, logits of all positions, float64 softmax over all of them, blocks
-                      in lock step, no compaction (`goldimask.decode.oracle`)
-    engine            `goldimask.decode.decode` with the same rule
+                      in lock step, no compaction (`goldimask.decoding.oracle`)
+    engine            `goldimask.decoding.decode` with the same rule
 
 Both decode the same prompts to the full length; the minimum CPU time of interleaved repeats counts.
 Tokens and steps must agree. The one-token-per-step decoder shows what the threshold saves in steps.
@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from goldimask.decode.engine import decode
-from goldimask.decode.forward import Decodable
-from goldimask.decode.oracle import plain_decode
-from goldimask.decode.prompts import make_settings
+from goldimask.decoding.engine import decode
+from goldimask.decoding.forward import Decodable
+from goldimask.decoding.oracle import plain_decode
+from goldimask.decoding.prompts import make_settings
 
 Outputs = list[tuple[list[int], int]]  # (tokens, steps) per prompt
 

@@ -31,6 +31,7 @@ import torch
 
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.objective import Priority, Support
+from goldimask.processes import torch_threads
 from goldimask.select import oracle
 from goldimask.select.base import Selection
 from goldimask.select.batched import prepare, run_batch
@@ -38,7 +39,6 @@ from goldimask.select.draws import step_words
 from goldimask.select.engine import Rules, Task, lay_out, maximise
 from goldimask.select.heap import run_heap
 from goldimask.select.kernels import new_state
-from goldimask.threads import torch_threads
 
 FAMILIES = ("real", "sink", "peaked", "flat")
 SELECTORS = ("greedy", "randomized", "twin", "practical")

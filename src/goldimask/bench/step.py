@@ -28,8 +28,8 @@ from goldimask.methods import PRESETS, Method, method
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.noise import overmask
 from goldimask.presets import MAIN
+from goldimask.processes import torch_threads
 from goldimask.step import MaskedStep, module_mode
-from goldimask.threads import torch_threads
 from goldimask.train.warmth import warm_up
 from goldimask.types import Batch, Signal
 

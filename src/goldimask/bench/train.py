@@ -39,8 +39,8 @@ from goldimask.data.batches import EpochSampler, make_batch
 from goldimask.keys import Keys, Stream
 from goldimask.methods import method
 from goldimask.noise import uniform
+from goldimask.processes import torch_threads
 from goldimask.step import MaskedStep
-from goldimask.threads import torch_threads
 from goldimask.train.arguments import training_arguments
 from goldimask.train.trainer import GoldiTrainer
 from goldimask.types import Batch, Example

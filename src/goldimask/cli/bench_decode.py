@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, bench_app, emit, progress, table
+from goldimask.cli.app import JsonFlag, bench_app
+from goldimask.console import emit, progress, table
 
 
 @bench_app.command("decode")
@@ -24,8 +25,8 @@ def bench_decode_command(
     """Tokens per CPU second and steps, on one thread, with the same tokens from both."""
     from goldimask.bench.decode import bench_decode, tiny_prompts
     from goldimask.errors import GoldimaskError
+    from goldimask.processes import torch_threads
     from goldimask.runs import load_run
-    from goldimask.threads import torch_threads
 
     try:
         sizes = [int(x) for x in batches.split(",")]

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from goldimask.cli.app import JsonFlag, bench_app, emit, table
+from goldimask.cli.app import JsonFlag, bench_app
+from goldimask.console import emit, table
 
 
 @bench_app.command("memory")

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, bench_app, emit, progress, say, table
+from goldimask.cli.app import JsonFlag, bench_app
+from goldimask.console import emit, progress, say, table
 
 
 @bench_app.command("select")

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, bench_app, emit, progress, table
+from goldimask.cli.app import JsonFlag, bench_app
+from goldimask.console import emit, progress, table
 
 
 @bench_app.command("step")

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import app, say
+from goldimask.cli.app import app
 from goldimask.cli.decode import BlockSize, Length, RunArgument, Tau
+from goldimask.console import say
 
 
 @app.command()
@@ -69,7 +70,7 @@ def fitted(backbone: Any, messages: list[dict[str, str]], length: int) -> list[d
 
 def reply(backbone: Any, messages: list[dict[str, str]], options: dict[str, Any]) -> str:
     """Decode and print the part of the answer that is settled from its beginning."""
-    from goldimask.decode import decode
+    from goldimask.decoding import decode
 
     tokens: dict[int, int] = {}
     ends = {backbone.pad_id, backbone.turn_end_id}

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, progress, say
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, progress, say
 from goldimask.errors import GoldimaskError, RunFailed
 
 
@@ -41,8 +42,8 @@ def compare(
 
         goldimask compare recipes/lab.yaml --preset standard --jobs 2 -o runs/lab
     """
-    from goldimask.lab.grid import estimate, plan, run_grid
-    from goldimask.lab.settings import load_lab
+    from goldimask.campaign.grid import estimate, plan, run_grid
+    from goldimask.campaign.settings import load_lab
     from goldimask.train.manifest import git_state
 
     lab = load_lab(recipe, preset, overrides or [])
@@ -67,7 +68,7 @@ def compare(
         outcome = run_grid(lab, found, jobs, commit, tell)
     summary = finish(lab, folder, outcome, commit, preset)
     if document is not None:
-        from goldimask.lab.output import fill
+        from goldimask.campaign.output import fill
 
         say(f"{fill(document, folder.parent)} tables in {document}")
     if as_json:
@@ -103,9 +104,9 @@ def teller(lab: Any, total: int, advance: Any) -> Any:
 
 def finish(lab: Any, folder: Path, outcome: Any, commit: str, preset: str | None) -> dict[str, Any]:
     """Cost measurement, tables, figures, summary."""
-    from goldimask.lab.cost import costs
-    from goldimask.lab.output import write_output
-    from goldimask.lab.scores import board
+    from goldimask.campaign.cost import costs
+    from goldimask.campaign.output import write_output
+    from goldimask.campaign.scores import board
 
     boards = []
     for backbone in lab.backbones:

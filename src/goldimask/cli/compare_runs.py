@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit
 
 
 @app.command("compare-runs")

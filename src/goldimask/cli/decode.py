@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, progress, say
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, progress, say
 from goldimask.errors import GoldimaskError
 
 RunArgument = Annotated[
@@ -118,13 +119,13 @@ def decode_command(
 
 def checked(options: dict[str, Any]) -> None:
     """Find mistakes before a model is loaded."""
-    from goldimask.decode.prompts import make_settings
+    from goldimask.decoding.prompts import make_settings
 
     make_settings(**{k: v for k, v in options.items() if k not in ("prefill", "batch_size")})
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    from goldimask.decode.jobs import read_prompts
+    from goldimask.decoding.jobs import read_prompts
 
     return read_prompts(file)
 
@@ -140,7 +141,7 @@ def decode_file(
 ) -> None:
     from dataclasses import asdict
 
-    from goldimask.decode.jobs import run_job
+    from goldimask.decoding.jobs import run_job
 
     with progress("decode", len(rows)) as advance:
         report = run_job(backbone, rows, out, model=run, trace=trace, advance=advance, **options)
@@ -158,7 +159,7 @@ def print_all(
 ) -> None:
     from rich.text import Text
 
-    from goldimask.decode import decode
+    from goldimask.decoding import decode
 
     found = decode(backbone, [prompt] * samples, **options)
     result = {"prompt": prompt, "responses": [d.record(trace) for d in found]}
@@ -178,7 +179,7 @@ def write_replay(
     """Decode the prompt with every model and write the page that replays them side by side."""
     from rich.markup import escape
 
-    from goldimask.decode import decode
+    from goldimask.decoding import decode
     from goldimask.report.decode_page import decode_page, decode_record
 
     records, rows = [], []
@@ -220,8 +221,8 @@ def show_one(backbone: Any, prompt: str | None, options: dict[str, Any]) -> None
     from rich.console import Console
     from rich.live import Live
 
-    from goldimask.decode import decode
-    from goldimask.decode.show import canvas, legend
+    from goldimask.decoding import decode
+    from goldimask.decoding.show import canvas, legend
 
     console = Console()
     commits: list[Any] = []

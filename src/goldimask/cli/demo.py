@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, say, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, say, table
 
 
 @app.command()
@@ -26,8 +27,8 @@ def demo(
     Runs on a CPU, offline, in a few minutes, and ends in a page that shows what the mask did.
     Running it again reuses what is there.
     """
-    from goldimask.demo import DemoSettings
-    from goldimask.demo import demo as run
+    from goldimask.campaign.demo import DemoSettings
+    from goldimask.campaign.demo import demo as run
 
     overrides = (f"trainer.max_steps={steps}",) if steps != 120 else ()
     settings = DemoSettings(seed=seed, problems=problems, tau=tau, overrides=overrides)

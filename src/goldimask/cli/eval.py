@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, progress, say, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, progress, say, table
 
 
 @app.command("eval")

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, say
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, say
 
 
 @app.command()

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, table
 
 BOUNDARY = "┃"
 
@@ -23,7 +24,7 @@ def inspect_model(
 ) -> None:
     """Family, sizes, special tokens, chat rendering and memory of a checkpoint."""
     from goldimask.backbones.inspection import inspect_model as inspect
-    from goldimask.lora import LoraSettings
+    from goldimask.backbones.lora import LoraSettings
 
     found = inspect(path, length, batch, LoraSettings(r=lora_r))
     emit(found, as_json, None if as_json else page(found))

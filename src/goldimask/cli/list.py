@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, table
 
 list_app = typer.Typer(
     no_args_is_help=True, help="Name the methods, backbones, tasks and recipes there are."

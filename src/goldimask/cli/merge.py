@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, table
 
 
 @app.command("merge")
@@ -25,7 +26,7 @@ def merge(
     json_: JsonFlag = False,
 ) -> None:
     """Merge in float32, compare the logits with the adapter's, then write the model."""
-    from goldimask.merge import merge_run
+    from goldimask.backbones.merge import merge_run
 
     done = merge_run(run, to, layout, dtype, force)  # type: ignore[arg-type]
     rows = [

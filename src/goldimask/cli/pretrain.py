@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, progress, say, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, progress, say, table
 
 
 @app.command()

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, emit, progress, say
+from goldimask.cli.app import JsonFlag
 from goldimask.cli.study import study_app
+from goldimask.console import emit, progress, say
 from goldimask.errors import GoldimaskError
 
 Backbones = Annotated[
@@ -114,7 +115,7 @@ def run(
     as_json: bool,
 ) -> None:
     """Measure every backbone, write data, tables and the figure, print the tables."""
-    from goldimask.lab.sheets import Sheet, write_sheet
+    from goldimask.campaign.sheets import Sheet, write_sheet
     from goldimask.runs import load_run
     from goldimask.studies.resampling import finite
     from goldimask.studies.tables import study_tables

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, progress, say, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, progress, say, table
 from goldimask.errors import GoldimaskError
 
 
@@ -42,8 +43,8 @@ def sweep(
     Writes the figure (PDF, PNG), both tables and the numbers to `--out`. Steps are model calls,
     not seconds.
     """
-    from goldimask.decode.sweep import evaluator, is_baseline, to_json
-    from goldimask.decode.sweep import sweep as run_sweep
+    from goldimask.decoding.sweep import evaluator, is_baseline, to_json
+    from goldimask.decoding.sweep import sweep as run_sweep
     from goldimask.runs import find_run, load_run
 
     taus = numbers(tau, "--tau", float)

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, emit, say, table
+from goldimask.cli.app import JsonFlag, app
+from goldimask.console import emit, say, table
 
 
 @app.command()
@@ -83,8 +84,8 @@ def run_here(resolved: Any, resume: bool, allow_changes: bool, show: int, as_jso
     """Train in this process, which may be one of several."""
     from rich.markup import escape
 
+    from goldimask.processes import rank
     from goldimask.train.launch import report_failure
-    from goldimask.train.ranks import rank
     from goldimask.train.run import train as run
 
     try:

@@ -51,7 +51,7 @@ def backbone_stream(
 
     A raw text keeps its special tokens.
     """
-    from goldimask.decode import decode_iter
+    from goldimask.decoding import decode_iter
 
     def stream(
         prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool

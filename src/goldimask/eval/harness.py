@@ -26,7 +26,7 @@ def backbone_answer(
     backbone: Any, decoder: str, length: int, batch_size: int, options: Mapping[str, Any]
 ) -> Answer:
     """Decode through `goldimask.decode`."""
-    from goldimask.decode import decode
+    from goldimask.decoding import decode
 
     def answer(prompts: list[Any]) -> list[str]:
         done = decode(

@@ -22,7 +22,7 @@ from goldimask.report.page import significant as sig
 from goldimask.report.text import token_table
 
 if TYPE_CHECKING:
-    from goldimask.decode.types import Decoded
+    from goldimask.decoding.types import Decoded
 
 THRESHOLDS = ("threshold",)  # decoders whose tau is a confidence
 

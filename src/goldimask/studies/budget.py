@@ -23,11 +23,11 @@ from goldimask.backbones import Backbone
 from goldimask.errors import GoldimaskError
 from goldimask.eval.stats import spread
 from goldimask.methods import method
+from goldimask.processes import torch_threads
 from goldimask.studies.heldout import HeldOut, held_out
 from goldimask.studies.resampling import interval, per_group, weights
 from goldimask.studies.schedule import Tuning
 from goldimask.studies.tuning import study_examples, tune
-from goldimask.threads import torch_threads
 
 UNIFORM = "uniform"
 RULES: dict[str, list[float]] = {

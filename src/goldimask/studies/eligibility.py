@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from goldimask.decode.engine import model_call
-from goldimask.decode.forward import Decodable
-from goldimask.decode.prompts import make_settings
-from goldimask.decode.rows import Row, new_row, window
-from goldimask.decode.scores import score_rows
-from goldimask.decode.sweep import TAUS
+from goldimask.decoding.engine import model_call
+from goldimask.decoding.forward import Decodable
+from goldimask.decoding.prompts import make_settings
+from goldimask.decoding.rows import Row, new_row, window
+from goldimask.decoding.scores import score_rows
+from goldimask.decoding.sweep import TAUS
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode

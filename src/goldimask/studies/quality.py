@@ -26,12 +26,12 @@ from goldimask.data.batches import make_batch
 from goldimask.keys import Keys
 from goldimask.noise import overmask
 from goldimask.objective import Priority, Support, value
+from goldimask.processes import torch_threads
 from goldimask.select.base import candidate_attention
 from goldimask.select.reveal import RandomSelect, SubmodularSelect
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, weights
 from goldimask.studies.tuning import study_examples
-from goldimask.threads import torch_threads
 from goldimask.types import Batch, Corruption, Signal, Signals
 
 SELECTORS = {

@@ -24,11 +24,11 @@ from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.noise import overmask
+from goldimask.processes import torch_threads
 from goldimask.select.reveal import RandomSelect
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, weights
 from goldimask.studies.tuning import study_examples
-from goldimask.threads import torch_threads
 from goldimask.types import Example, Signals
 
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)

@@ -28,13 +28,13 @@ from goldimask.backbones import Backbone
 from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
-from goldimask.layer_probe import draw_sets
 from goldimask.noise import overmask
 from goldimask.objective import Support
+from goldimask.processes import torch_threads
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, per_group, weights
 from goldimask.studies.tuning import study_examples
-from goldimask.threads import torch_threads
+from goldimask.train.layer_probe import draw_sets
 from goldimask.types import Batch, Example, Signal
 
 INTERVALS = (0.0, 0.25, 0.5, 0.71, 0.84, 1.0)

@@ -26,8 +26,8 @@ from goldimask.backbones import Backbone, new_dream, new_llada, save_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_text
 from goldimask.keys import Keys
+from goldimask.processes import torch_threads
 from goldimask.step import MaskedStep
-from goldimask.threads import torch_threads
 from goldimask.tiny.canvas import batches
 from goldimask.tiny.checkpoint import load_checkpoint, read_facts, save_checkpoint
 from goldimask.tiny.frontier import pretraining_method

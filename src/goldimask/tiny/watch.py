@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from goldimask.backbones import Backbone
-from goldimask.decode import decode
+from goldimask.decoding import decode
 from goldimask.keys import Keys, content_id
 from goldimask.methods import method
 from goldimask.step import MaskedStep, module_mode

@@ -60,7 +60,7 @@ class Bar(TrainerCallback):
         self.began = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        from goldimask.cli.app import progress
+        from goldimask.console import progress
 
         if state.is_local_process_zero:
             self.context = progress(self.description, state.max_steps)

@@ -17,7 +17,7 @@ from goldimask.data.batches import EpochSampler, pad_share
 from goldimask.data.examples import DataReport
 from goldimask.keys import Keys, Stream
 from goldimask.methods import Method
-from goldimask.train.ranks import world
+from goldimask.processes import world
 from goldimask.types import Example
 
 BOUNDARY = "┃"

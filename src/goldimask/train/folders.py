@@ -21,8 +21,8 @@ from typing import Any
 from goldimask.config import Recipe, parse_recipe, read_yaml, recipe_dict, recipe_yaml
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json, write_text
+from goldimask.processes import rank
 from goldimask.train.checkpoints import WRITING, last_sound
-from goldimask.train.ranks import rank
 
 START = "start.json"
 Say = Callable[[str], None]

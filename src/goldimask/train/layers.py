@@ -14,9 +14,9 @@ from typing import Any
 from goldimask.backbones import Backbone
 from goldimask.data.batches import make_batch
 from goldimask.keys import Keys
-from goldimask.layer_probe import choose_layer
 from goldimask.methods import Method
-from goldimask.train.ranks import on_main
+from goldimask.processes import on_main
+from goldimask.train.layer_probe import choose_layer
 from goldimask.types import Example, Signal
 
 EXAMPLES, BATCH = 32, 8

@@ -23,11 +23,11 @@ from goldimask.backbones.base import BACKBONES
 from goldimask.backbones.checkpoint import empty_model, read_config
 from goldimask.backbones.inspection import memory
 from goldimask.backbones.loading import find_folder, load_tokenizer
+from goldimask.backbones.lora import LoraSettings
 from goldimask.build import build_method
 from goldimask.config import Recipe
 from goldimask.data.examples import load_examples, split
 from goldimask.errors import GoldimaskError
-from goldimask.lora import LoraSettings
 from goldimask.train.arguments import DEFAULTS, check_batch, check_trainer
 from goldimask.train.tracking import tracker_names
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from goldimask import processes
 from goldimask.backbones import Backbone, save_backbone
 from goldimask.build import build_backbone, build_method
 from goldimask.config import Recipe, recipe_dict
@@ -26,7 +27,6 @@ from goldimask.files import write_json, write_text
 from goldimask.keys import Stream, torch_seed
 from goldimask.methods import Method
 from goldimask.step import MaskedStep
-from goldimask.train import ranks
 from goldimask.train.arguments import check_trainer, training_arguments
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile
 from goldimask.train.describe import shown_examples, summary_lines
@@ -65,25 +65,16 @@ def prepare(recipe: Recipe) -> Prepared:
     """Build the objects of a recipe; every mistake in it surfaces here."""
     method = build_method(recipe.method)
     tracker_names(check_trainer(recipe.trainer).get("report_to"))
-    backbone = build_backbone(recipe.backbone, own_device())
+    backbone = build_backbone(recipe.backbone, processes.own_device())
     examples, report = load_examples(recipe.data, backbone, seed=recipe.seed)
     train, validation = split(examples, recipe.data.validation, recipe.seed)
     if recipe.lora is not None:
-        from goldimask.lora import LoraSettings, add_lora
+        from goldimask.backbones.lora import LoraSettings, add_lora
 
         lora = recipe.lora
         settings = LoraSettings(lora.r, lora.alpha, lora.dropout, lora.targets)
         backbone = add_lora(backbone, settings, recipe.seed)
     return Prepared(recipe, method, backbone, train, validation, report)
-
-
-def own_device() -> str | None:
-    """The accelerator of this process when there are several of each."""
-    local = os.environ.get("LOCAL_RANK")
-    if ranks.world() == 1 or local is None or not torch.accelerator.is_available():
-        return None
-    found = torch.accelerator.current_accelerator()
-    return None if found is None else f"{found.type}:{local}"
 
 
 def train(
@@ -99,11 +90,13 @@ def train(
     `resume` continues an unfinished run from its last sound checkpoint, bit for bit;
     `allow_changes` lets it go on with another recipe. `show` prints that many examples first.
     """
-    ranks.start()
-    if ranks.rank() != 0:
+    processes.start()
+    if processes.rank() != 0:
         say = lambda _: None  # noqa: E731
     folders = Folders(Path(recipe.output))
-    checkpoint = ranks.on_main(lambda: check_folders(recipe, folders, resume, allow_changes, say))
+    checkpoint = processes.on_main(
+        lambda: check_folders(recipe, folders, resume, allow_changes, say)
+    )
     before = read_start(folders.partial) if checkpoint else {}
     ready = prepare(recipe)
     facts = (recipe, ready.method, ready.backbone, ready.train, ready.validation, ready.report)
@@ -121,16 +114,16 @@ def train(
         say,
     )
     ready = replace(ready, method=method)
-    start = {"data_hash": data_hash(ready.train), "world_size": ranks.world(), "layers": layers}
+    start = {"data_hash": data_hash(ready.train), "world_size": processes.world(), "layers": layers}
     if checkpoint:
         complain(start_changes(ready, before, start), allow_changes, say)
-    ranks.wait()
+    processes.wait()
     with working_folder(folders.partial, recipe, start, say):
-        ranks.wait()
+        processes.wait()
         trainer = run_trainer(ready, folders.partial, checkpoint)
         summary = finish(ready, trainer, folders.partial, start)
-    ranks.wait()
-    if ranks.rank() == 0:
+    processes.wait()
+    if processes.rank() == 0:
         os.replace(folders.partial, folders.output)
     return {"output": str(folders.output), **summary}
 
@@ -147,7 +140,7 @@ def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> Goldi
     trainer, bar = make_trainer(ready, folder)
     stopper = StopOnSignal()
     trainer.add_callback(stopper)
-    seed = torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, ranks.rank())
+    seed = torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, processes.rank())
     torch.manual_seed(seed)  # dropout draws from the global generator
     stopper.install()
     try:
@@ -172,7 +165,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     bar = Bar(recipe.method.preset)
     args = training_arguments(recipe, folder, bool(ready.validation))
     callbacks: list[Any] = [LastStep(), MetricsFile(folder / "metrics.jsonl"), bar]
-    if ranks.rank() == 0:
+    if processes.rank() == 0:
         name = Path(recipe.output).name
         callbacks += tracker_callbacks(recipe.trainer.get("report_to"), folder, name)
     if recipe.evaluation.patience is not None:
@@ -205,10 +198,10 @@ def finish(
 ) -> dict[str, Any]:
     """Write what a finished run consists of; the model is the best one when the recipe says so."""
     gather_parameters(trainer.model, only_trainable=ready.recipe.lora is not None)
-    if ranks.rank() != 0:
+    if processes.rank() != 0:
         return {}
     if ready.recipe.lora is not None:
-        from goldimask.lora import save_adapter
+        from goldimask.backbones.lora import save_adapter
 
         save_adapter(ready.backbone, folder / "adapter")
     else:
@@ -232,7 +225,7 @@ def finish(
     }
     facts = {
         **summary,
-        "world_size": ranks.world(),
+        "world_size": processes.world(),
         "attention_layer": ready.method.attention_layer,
         "layer_probe": start["layers"],
         "recipe": recipe_dict(ready.recipe),

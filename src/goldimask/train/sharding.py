@@ -13,7 +13,7 @@ import torch
 from accelerate import DistributedType, FullyShardedDataParallelPlugin, PartialState
 from torch import nn
 
-from goldimask.train.ranks import rank
+from goldimask.processes import rank
 
 
 def honour_request(accelerator: Any) -> bool:

@@ -16,8 +16,8 @@ from typing import Any
 from transformers import TrainerCallback
 
 from goldimask.errors import GoldimaskError
+from goldimask.processes import any_rank
 from goldimask.train.launch import failed_elsewhere
-from goldimask.train.ranks import any_rank
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -29,17 +29,17 @@ from torch.utils.data import Sampler
 from transformers import Trainer
 from transformers.trainer_utils import rotate_checkpoints
 
+from goldimask.baselines.exchange import joined_state, own_state, share_memory
 from goldimask.config import EvaluationSection
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, collate, to_batch
 from goldimask.errors import RunFailed
 from goldimask.files import write_json
 from goldimask.keys import Keys
 from goldimask.metrics import MetricPool, step_metrics
+from goldimask.processes import wait
 from goldimask.step import MaskedStep, module_mode
 from goldimask.train.checkpoints import WRITING, damage, publish
 from goldimask.train.folders import non_finite_file
-from goldimask.train.memories import joined_state, own_state, share_memory
-from goldimask.train.ranks import wait
 from goldimask.train.sharding import honour_request
 from goldimask.train.speed import Speed
 from goldimask.train.validation import make_judge

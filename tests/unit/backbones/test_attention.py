@@ -13,7 +13,7 @@ from torch import Tensor
 
 from goldimask.backbones import Backbone, load_backbone
 from goldimask.backbones.attention import head_mean
-from goldimask.lora import LoraSettings, add_lora
+from goldimask.backbones.lora import LoraSettings, add_lora
 from goldimask.types import Batch, Signal
 
 TAP = frozenset({Signal.LOGP, Signal.ATTENTION, Signal.RECEIVED})

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from goldimask.backbones import Backbone, load_backbone
 from goldimask.backbones.lastblock import forward_rows, scored_rows
-from goldimask.lora import LoraSettings, add_lora
+from goldimask.backbones.lora import LoraSettings, add_lora
 from goldimask.types import Batch, Signal, Signals
 
 ALL = frozenset({Signal.LOGP, Signal.ENTROPY, Signal.ATTENTION})

@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from builders import random_state
 from goldimask.backbones import Backbone, load_backbone, save_backbone
-from goldimask.errors import GoldimaskError
-from goldimask.lora import (
+from goldimask.backbones.lora import (
     LoraSettings,
     adapter_parameters,
     add_lora,
@@ -23,6 +22,7 @@ from goldimask.lora import (
     load_adapter,
     save_adapter,
 )
+from goldimask.errors import GoldimaskError
 
 IDS = torch.arange(24).view(2, 12)
 ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")

@@ -6,19 +6,25 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import goldimask.merge as merging
 import pytest
 import torch
 import yaml
 from typer.testing import CliRunner
 
-import goldimask.merge as merging
 from goldimask import Keys, MaskedStep, method
 from goldimask.backbones import load_backbone, save_backbone
+from goldimask.backbones.lora import (
+    LoraSettings,
+    adapter_parameters,
+    add_lora,
+    load_adapter,
+    save_adapter,
+)
+from goldimask.backbones.merge import merge_run
 from goldimask.cli import _register, app
-from goldimask.decode import decode
+from goldimask.decoding import decode
 from goldimask.errors import GoldimaskError, RunFailed
-from goldimask.lora import LoraSettings, adapter_parameters, add_lora, load_adapter, save_adapter
-from goldimask.merge import merge_run
 from goldimask.types import Batch
 from restated import restated_logits
 

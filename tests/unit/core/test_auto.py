@@ -1,4 +1,4 @@
-"""transformers' Auto classes load our families without remote code once goldimask is imported."""
+"""transformers' Auto classes load our families without remote code once goldimask.backbones is imported."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("first", ["goldimask", "transformers"])
+@pytest.mark.parametrize("first", ["goldimask.backbones", "transformers"])
 def test_auto_classes_in_either_order(small_model: Path, first: str) -> None:
-    second = "transformers" if first == "goldimask" else "goldimask"
+    second = "transformers" if first == "goldimask.backbones" else "goldimask.backbones"
     code = (
         f"import {first}, {second}\n"
         "from transformers import AutoModelForCausalLM\n"

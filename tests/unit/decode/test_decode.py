@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import goldimask
-from goldimask.decode import Decoded, decode, decode_iter, oracle
-from goldimask.decode.prompts import make_settings
+from goldimask.decoding import Decoded, decode, decode_iter, oracle
+from goldimask.decoding.prompts import make_settings
 
 PROMPTS = [
     "How many apples are left?",

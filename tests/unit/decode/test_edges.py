@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from goldimask.decode import DECODERS, decode
-from goldimask.decode.prompts import make_settings, sample_ids
-from goldimask.decode.scores import draw_tokens, filter_logits, score_rows
+from goldimask.decoding import DECODERS, decode
+from goldimask.decoding.prompts import make_settings, sample_ids
+from goldimask.decoding.scores import draw_tokens, filter_logits, score_rows
 from goldimask.errors import GoldimaskError
 
 SMALL = {"length": 12, "block": 8}
@@ -189,7 +189,7 @@ def test_confidence_is_untempered_except_for_dream():
 def test_scores_in_chunks(monkeypatch):
     logits = torch.randn(50, 30, generator=torch.Generator().manual_seed(0))
     whole = {m: score_rows(logits, m, banned=(3,)) for m in ("confidence", "entropy", "margin")}
-    monkeypatch.setattr("goldimask.decode.scores.CHUNK", 70)
+    monkeypatch.setattr("goldimask.decoding.scores.CHUNK", 70)
     for measure, expected in whole.items():
         got = score_rows(logits, measure, banned=(3,))
         assert (got.token == expected.token).all() and (got.token != 3).all()

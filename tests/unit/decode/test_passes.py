@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from goldimask.decode import decode
-from goldimask.decode.forward import exact_logits
-from goldimask.decode.fused import dense, lean_parts
-from goldimask.decode.lean import Pass, lean_logits
-from goldimask.decode.prompts import make_settings
-from goldimask.decode.rows import new_row, window
+from goldimask.decoding import decode
+from goldimask.decoding.forward import exact_logits
+from goldimask.decoding.fused import dense, lean_parts
+from goldimask.decoding.lean import Pass, lean_logits
+from goldimask.decoding.prompts import make_settings
+from goldimask.decoding.rows import new_row, window
 
 SMALL = {"length": 20, "block": 8}
 
@@ -71,7 +71,7 @@ def test_logits_of_the_window(backbone, cfg, side):
 
 @torch.inference_mode()
 def test_lean_without_the_token_table(backbone, monkeypatch):
-    monkeypatch.setattr("goldimask.decode.fused.TABLE", 0)
+    monkeypatch.setattr("goldimask.decoding.fused.TABLE", 0)
     settings, _ = make_settings("threshold", **SMALL)
     rows = rows_of(backbone, settings)
     lean = lean_parts(backbone, 100)
@@ -116,7 +116,7 @@ def test_sums_carried_over_many_steps(backbone, sharpness):
 
 
 def test_lean_declines_what_it_does_not_serve(backbone, monkeypatch):
-    monkeypatch.setattr("goldimask.decode.fused.LARGEST", 10)
+    monkeypatch.setattr("goldimask.decoding.fused.LARGEST", 10)
     assert lean_parts(backbone, 10) is None
 
 
@@ -145,7 +145,7 @@ def test_engines_decode_alike(backbone):
 
 
 def test_lean_with_an_adapter(llada):
-    from goldimask.lora import LoraSettings, add_lora
+    from goldimask.backbones.lora import LoraSettings, add_lora
 
     adapted = add_lora(llada, LoraSettings(r=4, alpha=8.0), seed=0)
     with torch.no_grad():
@@ -245,7 +245,7 @@ def test_a_block_of_one_makes_caches_exact(backbone, cache):
 
 
 def test_kernels_against_plain_statements():
-    from goldimask.decode import kernels
+    from goldimask.decoding import kernels
 
     rng = np.random.default_rng(3)
     scores = (rng.standard_normal((7, 16)) * 8).astype(np.float32)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from goldimask.decode import DECODERS, Settings, oracle, plan
-from goldimask.decode.rules import Table
+from goldimask.decoding import DECODERS, Settings, oracle, plan
+from goldimask.decoding.rules import Table
 from goldimask.errors import GoldimaskError
 
 

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from builders import write_llada
 from goldimask.bench.decode import bench_decode
 from goldimask.cli import _register, app
-from goldimask.decode import decode
-from goldimask.decode.jobs import read_prompts, run_job
-from goldimask.decode.show import canvas, colour, legend
-from goldimask.decode.sweep import Point, is_baseline, reductions, sweep
+from goldimask.decoding import decode
+from goldimask.decoding.jobs import read_prompts, run_job
+from goldimask.decoding.show import canvas, colour, legend
+from goldimask.decoding.sweep import Point, is_baseline, reductions, sweep
 from goldimask.errors import GoldimaskError
 from goldimask.report.sweep import markdown, write_figure
 from goldimask.runs import find_run, load_run
@@ -147,7 +147,7 @@ def test_runs(folder, tmp_path):
 
 
 def test_adapter_run_decodes_like_its_model(llada, folder, tmp_path):
-    from goldimask.lora import LoraSettings, add_lora, save_adapter
+    from goldimask.backbones.lora import LoraSettings, add_lora, save_adapter
 
     adapted = add_lora(load_run(folder), LoraSettings(r=2, alpha=4.0), seed=0)
     run = tmp_path / "lora-run"

@@ -197,7 +197,7 @@ def test_a_backbone_decodes_a_task_in_one_running_batch(monkeypatch):
     """All prompts go into one call; samples are kept in the order of the problems."""
     from types import SimpleNamespace
 
-    import goldimask.decode
+    import goldimask.decoding
 
     calls = []
 

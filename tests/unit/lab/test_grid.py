@@ -13,13 +13,12 @@ import torch
 import yaml
 from typer.testing import CliRunner
 
-from goldimask.errors import GoldimaskError
-from goldimask.lab import grid
-from goldimask.lab.cache import cell_key
-from goldimask.lab.cell import trainable, trained
-from goldimask.lab.data import heldout_examples, heldout_rows, training_rows
-from goldimask.lab.grid import plan, run_grid
-from goldimask.lab.settings import (
+from goldimask.campaign import grid
+from goldimask.campaign.cache import cell_key
+from goldimask.campaign.cell import trainable, trained
+from goldimask.campaign.data import heldout_examples, heldout_rows, training_rows
+from goldimask.campaign.grid import plan, run_grid
+from goldimask.campaign.settings import (
     Cell,
     JudgingSection,
     Lab,
@@ -27,6 +26,7 @@ from goldimask.lab.settings import (
     check,
     load_lab,
 )
+from goldimask.errors import GoldimaskError
 from goldimask.studies.schedule import Tuning
 
 JUDGING = JudgingSection(
@@ -237,8 +237,8 @@ def test_other_thresholds_may_take_fewer_problems(lab: Lab, tmp_path: Path) -> N
 
 def test_supervision_is_tallied_by_class(small_model: Path) -> None:
     from goldimask.backbones import load_backbone
-    from goldimask.lab.classes import CLASSES, Tally, classify
-    from goldimask.lab.data import clean_rows, to_examples
+    from goldimask.campaign.classes import CLASSES, Tally, classify
+    from goldimask.campaign.data import clean_rows, to_examples
     from goldimask.methods import method
     from goldimask.studies.schedule import Tuning
     from goldimask.studies.tuning import tune
@@ -264,5 +264,7 @@ def test_supervision_is_tallied_by_class(small_model: Path) -> None:
 
 def test_workers_end_with_the_command():
     """A process that follows a parent which is not its own ends itself."""
-    code = "import time; from goldimask.lab.grid import follow; follow(-1, 0.01); time.sleep(60)"
+    code = (
+        "from goldimask.campaign.grid import follow; follow(-1, 0.01); import time; time.sleep(60)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=50).returncode == 1

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from goldimask.errors import GoldimaskError
-from goldimask.lab.classes import CLASSES
-from goldimask.lab.output import fill, write_output
-from goldimask.lab.paired import (
+from goldimask.campaign.classes import CLASSES
+from goldimask.campaign.output import fill, write_output
+from goldimask.campaign.paired import (
     Difference,
     difference,
     draws,
@@ -19,9 +18,10 @@ from goldimask.lab.paired import (
     mean,
     relative,
 )
-from goldimask.lab.scores import Board, board, pool
-from goldimask.lab.settings import Cell, JudgingSection, Lab, cells, shard
-from goldimask.lab.tables import sheets, strongest
+from goldimask.campaign.scores import Board, board, pool
+from goldimask.campaign.settings import Cell, JudgingSection, Lab, cells, shard
+from goldimask.campaign.tables import sheets, strongest
+from goldimask.errors import GoldimaskError
 
 PROBLEMS = 60
 TASKS = ("tiny-sort", "tiny-sudoku")

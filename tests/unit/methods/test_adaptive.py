@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from goldimask.baselines.memory import Memory
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
-from goldimask.memory import Memory
 from goldimask.methods import Method, method
 from goldimask.step import MaskedStep
 from goldimask.types import Batch

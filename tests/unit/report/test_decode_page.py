@@ -1,6 +1,6 @@
 """A decode's record holds its trace, and a page groups records by prompt."""
 
-from goldimask.decode.types import Commit, Decoded, Settings
+from goldimask.decoding.types import Commit, Decoded, Settings
 from goldimask.report.decode_page import decode_page, decode_record, group_decodes
 from goldimask.report.page import embedded
 from unit.report.support import HOSTILE, Tokenizer

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from goldimask.backbones import load_backbone
-from goldimask.decode import decode
+from goldimask.decoding import decode
 from goldimask.tiny import TASKS, test_set
 from goldimask.tiny.curves import draw_curves, read_log
 from goldimask.tiny.optim import rate

@@ -88,7 +88,7 @@ def test_the_first_known_failure_is_reported(
 
 
 def test_state_of_ranks_is_kept_apart() -> None:
-    from goldimask.train.memories import joined_state, own_state
+    from goldimask.baselines.exchange import joined_state, own_state
 
     built = method("goldimask-d-dro")
     state = joined_state(built)
