@@ -1,4 +1,4 @@
-"""transformers' Auto classes load our families without remote code once goldimask.backbones is imported."""
+"""transformers' Auto classes load our families once `goldimask.backbones` is imported."""
 
 from __future__ import annotations
 
