@@ -1,0 +1,5 @@
+from pathlib import Path
+
+
+def json_keys(folder: Path) -> dict:
+    return {}
