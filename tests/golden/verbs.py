@@ -19,6 +19,10 @@ LAB = (
     "examples=8 tuning.steps=2 tuning.batch_size=4 judging.problems=2 judging.heldout=4 "
     "judging.taus=[0.9] cost_rounds=1"
 )
+PRETRAINING = (
+    "output=base batch_size=2 model.width=32 model.layers=1 model.heads=2 model.mlp=32 "
+    "watch.heldout=2 watch.problems=1 watch.length=16 watch.block=16 watch.every=2"
+)
 QUICK = ("list methods", "list backbones", "list tasks", "list decoders", "inspect-model", "score")
 VERBS = {  # name -> words; RUN, OTHER, RECIPE and FILES stand for paths
     "list methods": "list methods",
@@ -51,6 +55,7 @@ VERBS = {  # name -> words; RUN, OTHER, RECIPE and FILES stand for paths
     "study support": "study support tiny --examples 8 --sets 2 --seeds 1",
     "study quality": "study quality tiny --examples 8 --seeds 1",
     "study eligibility": "study eligibility RUN OTHER --limit 2 --states 1 --tau 0.9",
+    "pretrain": f"pretrain tiny-base --until 2 {PRETRAINING}",
     "bench step": "bench step --methods vanilla,goldimask-d --rounds 1 --batch-size 2",
     "bench train": "bench train --rounds 1 --steps 1",
     "bench decode": "bench decode --prompts 2 --length 16 --block 8 --batches 1 --repeats 1",
