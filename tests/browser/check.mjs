@@ -1,25 +1,37 @@
-// node check.mjs PAGE SCRIPT: open a page from file://, run one of the scripts below, print one JSON object.
-// Environment: GOLDIMASK_PLAYWRIGHT, a folder whose node_modules holds playwright-core; CHROMIUM, the browser.
-import { createRequire } from 'node:module';
-import { pathToFileURL } from 'node:url';
-import path from 'node:path';
+// node check.mjs PAGE SCRIPT: open a page, run one of the scripts below, print one JSON object.
+// Environment: CHROMIUM, the browser.
+import { launch, open } from './launch.mjs';
 
-const require = createRequire(path.join(path.resolve(process.env.GOLDIMASK_PLAYWRIGHT || '.'), 'package.json'));
-const { chromium } = require('playwright-core');
-const [file, name, pictures] = process.argv.slice(2);
+const [file, name] = process.argv.slice(2);
 
 const text = (page, selector) => page.locator(selector).first().textContent();
-const facts = (page, scope) => page.$$eval(`${scope} [data-fact]`, (nodes) => Object.fromEntries(nodes.map((n) => [n.dataset.fact, n.textContent])));
-const setSlider = (page, label, value) => page.getByRole('slider', { name: label }).first().evaluate((node, v) => { node.value = v; node.dispatchEvent(new Event('input', { bubbles: true })); }, value);
-const counts = (page) => page.$$eval('.strip .tok', (nodes) => {
-  const found = {};
-  for (const node of nodes) for (const state of ['prompt', 'visible', 'candidate', 'revealed', 'target']) if (node.classList.contains(state)) found[state] = (found[state] || 0) + 1;
-  return found;
-});
+const facts = (page, scope) =>
+  page.$$eval(`${scope} [data-fact]`, (nodes) =>
+    Object.fromEntries(nodes.map((n) => [n.dataset.fact, n.textContent])),
+  );
+const setSlider = (page, label, value) =>
+  page
+    .getByRole('slider', { name: label })
+    .first()
+    .evaluate((node, v) => {
+      node.value = v;
+      node.dispatchEvent(new Event('input', { bubbles: true }));
+    }, value);
+const counts = (page) =>
+  page.$$eval('.strip .tok', (nodes) => {
+    const found = {};
+    for (const node of nodes)
+      for (const state of ['prompt', 'visible', 'candidate', 'revealed', 'target'])
+        if (node.classList.contains(state)) found[state] = (found[state] || 0) + 1;
+    return found;
+  });
 
 const scripts = {
   async open(page) {
-    return { title: await page.title(), words: await page.$$eval('.strip .tok .word', (nodes) => nodes.map((n) => n.textContent)) };
+    return {
+      title: await page.title(),
+      words: await page.$$eval('.strip .tok .word', (nodes) => nodes.map((n) => n.textContent)),
+    };
   },
   async step(page) {
     const out = { first: await facts(page, '[data-kind=steps]'), counts: await counts(page) };
@@ -27,17 +39,23 @@ const scripts = {
     out.target = Number(await target.getAttribute('data-i'));
     await target.hover();
     out.hovered = await facts(page, '.look-at');
-    out.lit = await page.$$eval('.strip .tok.lit', (nodes) => nodes.map((n) => [Number(n.dataset.i), n.dataset.a]));
+    out.lit = await page.$$eval('.strip .tok.lit', (nodes) =>
+      nodes.map((n) => [Number(n.dataset.i), n.dataset.a]),
+    );
     out.listed = await page.$$eval('.look-at ol li', (nodes) => nodes.map((n) => n.textContent));
     const revealed = page.locator('.strip .tok.revealed').first();
     out.revealed = Number(await revealed.getAttribute('data-i'));
     await revealed.hover();
-    out.supports = await page.$$eval('.strip .tok.lit', (nodes) => nodes.map((n) => Number(n.dataset.i)));
+    out.supports = await page.$$eval('.strip .tok.lit', (nodes) =>
+      nodes.map((n) => Number(n.dataset.i)),
+    );
     out.revealedFacts = await facts(page, '.look-at');
     await page.mouse.move(1, 1);
     await setSlider(page, 'reveal', 2);
     out.slid = await counts(page);
-    out.ranks = await page.$$eval('.strip .tok.revealed', (nodes) => nodes.map((n) => [Number(n.dataset.i), n.querySelector('.rank').textContent]));
+    out.ranks = await page.$$eval('.strip .tok.revealed', (nodes) =>
+      nodes.map((n) => [Number(n.dataset.i), n.querySelector('.rank').textContent]),
+    );
     await page.getByRole('radio', { name: 'vanilla' }).click();
     out.vanilla = await facts(page, '[data-kind=steps] dl');
     out.vanillaCounts = await counts(page);
@@ -65,17 +83,32 @@ const scripts = {
     await page.keyboard.press('Escape');
     out.released = await page.$$eval('.strip [aria-selected=true]', (n) => n.length);
     out.tabStops = await page.$$eval('.strip .tok[tabindex="0"]', (n) => n.length);
-    out.unnamed = await page.$$eval('button, select, input, svg[role=img]', (nodes) => nodes.filter((n) => !(n.getAttribute('aria-label') || n.textContent.trim() || n.closest('label'))).length);
+    out.unnamed = await page.$$eval(
+      'button, select, input, svg[role=img]',
+      (nodes) =>
+        nodes.filter(
+          (n) => !(n.getAttribute('aria-label') || n.textContent.trim() || n.closest('label')),
+        ).length,
+    );
     return out;
   },
   async decode(page) {
-    const open = () => page.$$eval('[data-model]', (panes) => panes.map((p) => [p.dataset.model, p.querySelectorAll('.cell.open').length, p.querySelectorAll('.cell.new').length]));
+    const open = () =>
+      page.$$eval('[data-model]', (panes) =>
+        panes.map((p) => [
+          p.dataset.model,
+          p.querySelectorAll('.cell.open').length,
+          p.querySelectorAll('.cell.new').length,
+        ]),
+      );
     const out = { last: await open() };
     await setSlider(page, 'step', 0);
     out.none = await open();
     await setSlider(page, 'step', 1);
     out.one = await open();
-    out.words = await page.$$eval('[data-model] .cell:not(.open):not(.block) .word', (nodes) => nodes.map((n) => n.textContent));
+    out.words = await page.$$eval('[data-model] .cell:not(.open):not(.block) .word', (nodes) =>
+      nodes.map((n) => n.textContent),
+    );
     return out;
   },
   async themes(page) {
@@ -84,18 +117,34 @@ const scripts = {
     await page.getByRole('button', { name: 'Dark theme' }).click();
     out.dark = await colour();
     await page.setViewportSize({ width: 360, height: 740 });
-    out.overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    out.overflow = await page.evaluate(
+      () => document.documentElement.scrollWidth - window.innerWidth,
+    );
     out.contrast = await page.evaluate(() => {
-      const rgb = (c) => c.match(/[\d.]+/g).slice(0, 3).map(Number);
-      const light = (c) => rgb(c).map((v) => { const s = v / 255; return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; }).reduce((a, v, i) => a + v * [0.2126, 0.7152, 0.0722][i], 0);
-      const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
+      const rgb = (c) =>
+        c
+          .match(/[\d.]+/g)
+          .slice(0, 3)
+          .map(Number);
+      const light = (c) =>
+        rgb(c)
+          .map((v) => {
+            const s = v / 255;
+            return s <= 0.03928 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4;
+          })
+          .reduce((a, v, i) => a + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const ratio = (a, b) => {
+        const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+        return (x + 0.05) / (y + 0.05);
+      };
       const found = {};
       for (const theme of ['light', 'dark']) {
         document.documentElement.dataset.theme = theme;
         for (const state of ['prompt', 'visible', 'candidate', 'revealed', 'target']) {
           const node = document.querySelector(`.key .tok.${state}`);
           const own = getComputedStyle(node).backgroundColor;
-          const back = own === 'rgba(0, 0, 0, 0)' ? getComputedStyle(document.body).backgroundColor : own;
+          const back =
+            own === 'rgba(0, 0, 0, 0)' ? getComputedStyle(document.body).backgroundColor : own;
           found[`${theme} ${state}`] = ratio(getComputedStyle(node).color, back);
         }
       }
@@ -104,10 +153,15 @@ const scripts = {
     return out;
   },
   async report(page) {
-    return { headings: await page.$$eval('h2', (n) => n.map((x) => x.textContent)), cells: await page.$$eval('td', (n) => n.map((x) => x.textContent)), links: await page.$$eval('main a', (n) => n.map((x) => x.getAttribute('href'))) };
+    return {
+      headings: await page.$$eval('h2', (n) => n.map((x) => x.textContent)),
+      cells: await page.$$eval('td', (n) => n.map((x) => x.textContent)),
+      links: await page.$$eval('main a', (n) => n.map((x) => x.getAttribute('href'))),
+    };
   },
   async long(page, cpu) {
-    const settle = () => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
+    const settle = () =>
+      page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0))));
     await settle();
     const load = await cpu();
     await setSlider(page, 'reveal', 3);
@@ -116,29 +170,42 @@ const scripts = {
     await page.locator('.strip .tok.revealed').first().focus();
     await settle();
     const focus = await cpu();
-    return { tokens: await page.locator('.strip .tok').count(), load, slide: slide - load, focus: focus - slide };
+    return {
+      tokens: await page.locator('.strip .tok').count(),
+      load,
+      slide: slide - load,
+      focus: focus - slide,
+    };
   },
 };
 
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM,
-  args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-background-networking'],
+const browser = await launch();
+const page = await browser.newPage({
+  viewport: { width: 1200, height: 900 },
+  colorScheme: 'light',
 });
-const page = await browser.newPage({ viewport: { width: 1200, height: 900 }, colorScheme: 'light' });
-const problems = [], requests = [];
-page.on('console', (m) => { if (['error', 'warning'].includes(m.type())) problems.push(m.text()); });
+const problems = [],
+  requests = [];
+page.on('console', (m) => {
+  if (['error', 'warning'].includes(m.type())) problems.push(m.text());
+});
 page.on('pageerror', (e) => problems.push(String(e)));
-page.on('request', (r) => { if (!r.url().startsWith('file:')) requests.push(r.url()); });
+page.on('request', (r) => {
+  if (!r.url().startsWith('file:')) requests.push(r.url());
+});
 // milliseconds of CPU time of the page's main thread, which a busy machine does not change
 const session = await page.context().newCDPSession(page);
 await session.send('Performance.enable', { timeDomain: 'threadTicks' });
-const cpu = async () => Math.round(1000 * (await session.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration').value);
+const cpu = async () =>
+  Math.round(
+    1000 *
+      (await session.send('Performance.getMetrics')).metrics.find((m) => m.name === 'TaskDuration')
+        .value,
+  );
 const began = Date.now();
-await page.goto(pathToFileURL(path.resolve(file)).href);
-await page.waitForSelector('html[data-ready=yes]', { timeout: 60000 });
+await open(page, file);
 const ready = Date.now() - began;
 const result = await scripts[name](page, cpu);
-const hit = await page.evaluate(() => window.hit === undefined ? null : window.hit);
-if (pictures) await page.screenshot({ path: pictures, fullPage: true });
+const hit = await page.evaluate(() => (window.hit === undefined ? null : window.hit));
 await browser.close();
 console.log(JSON.stringify({ ...result, problems, requests, hit, ready }));

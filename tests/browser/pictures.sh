@@ -1,6 +1,6 @@
 #!/bin/sh
 # Pictures of the pages of a demo: sh tests/browser/pictures.sh DEMO_FOLDER OUT_FOLDER
-# Needs chromium, node and playwright-core (GOLDIMASK_PLAYWRIGHT names the folder it is in).
+# Needs chromium, node and the npm packages of `make tools`.
 set -eu
 demo=$1 out=$2 here=$(dirname "$0")
 mkdir -p "$out"

@@ -1,17 +1,11 @@
-"""Pages in a real browser. Needs chromium, node and playwright-core; skipped without them.
-
-npm install --prefix FOLDER playwright-core
-GOLDIMASK_PLAYWRIGHT=FOLDER python -m pytest tests/browser
-"""
+"""Pages in a real browser. Needs chromium and playwright-core (`make tools`)."""
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from browser.tools import need_chromium, node
 from goldimask.data.batches import make_batch
 from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.page import write_page
@@ -21,37 +15,17 @@ from unit.report.support import HOSTILE, Tokenizer, examples, step
 from unit.report.test_decode_page import decoded
 from unit.report.test_step_page import long_record
 
-HERE = Path(__file__).parent
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
-FOLDER = os.environ.get("GOLDIMASK_PLAYWRIGHT", str(HERE))
 METHODS = ("goldimask-d", "vanilla", "lift-2", "gift")
 
 
-def missing() -> str:
-    if not CHROMIUM:
-        return "no chromium on the path"
-    if not shutil.which("node"):
-        return "no node on the path"
-    if not (Path(FOLDER) / "node_modules" / "playwright-core").is_dir():
-        return "no playwright-core; set GOLDIMASK_PLAYWRIGHT to the folder it was installed in"
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "ready")
+@pytest.fixture(autouse=True, scope="module")
+def browser():
+    need_chromium()
 
 
 def check(page: Path, script: str) -> dict:
     """Run a script of check.mjs on a page; every page must be silent, offline and unharmed."""
-    environment = {**os.environ, "GOLDIMASK_PLAYWRIGHT": FOLDER, "CHROMIUM": str(CHROMIUM)}
-    ran = subprocess.run(
-        ["node", str(HERE / "check.mjs"), str(page), script],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=environment,
-    )
+    ran = node("check.mjs", str(page), script)
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert found["problems"] == [] and found["requests"] == [] and found["hit"] is None

@@ -1,11 +1,21 @@
 """One self-contained HTML file: no network, no CDN, works from file://.
 
-    page = skeleton + styles + scripts of the section kinds used + one block of JSON
+    page = skeleton + styles + the modules that draw its sections + one block of JSON
 
 Two walls keep data from acting. The data sits in a `<script type="application/json">` block with
 `<`, `>`, `&` and the JavaScript line ends escaped, and the scripts put it on the page through
 `textContent` alone. The content security policy names the hashes of the page's own script and style
 and forbids everything else, the network included, so that markup which got through could not run.
+
+The scripts are ES modules, so that an editor, a type checker and node read them as they are. A page
+opened from file:// cannot import a neighbour, and modules behind data: addresses would need a wider
+policy; `bundle` therefore joins them into one script, each in a function of its own:
+
+    const modules = {};
+    modules["b.mjs"] = (() => { const { a } = modules["a.mjs"]; ... return { b }; })();
+
+That keeps every module's names to itself and takes a few lines, because only three forms are
+allowed: `import { a, b } from './x.mjs';`, `export const a = ...` and `export function a(...)`.
 """
 
 from __future__ import annotations
@@ -15,7 +25,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -25,19 +35,19 @@ from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import write_text
 
 LIMIT = 500_000  # bytes of one page
-# section kind -> scripts that draw it, in the order they are needed
-KINDS: dict[str, tuple[str, ...]] = {
-    "facts": ("table.js",),
-    "table": ("table.js",),
-    "prose": ("table.js",),
-    "links": ("table.js",),
-    "results": ("table.js", "results.js"),
-    "curves": ("chart.js", "curves.js"),
-    "figure": ("table.js", "chart.js", "curves.js"),
-    "steps": ("table.js", "chart.js", "step_model.js", "step_strip.js", "step_side.js", "step.js"),
-    "decodes": ("chart.js", "decode.js"),
-    "samples": ("table.js",),
+# section kind -> the module that draws it: "table" is drawn by `drawTable` of table.mjs
+KINDS: dict[str, str] = {
+    "table": "table.mjs",
+    "prose": "prose.mjs",
+    "links": "prose.mjs",
+    "samples": "prose.mjs",
+    "results": "results.mjs",
+    "curves": "curves.mjs",
+    "steps": "step.mjs",
+    "decodes": "replay.mjs",
 }
+_IMPORT = re.compile(r"^import \{([\w\s,]+)\} from '\./([\w.]+)';$", re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:const|function) (\w+))", re.MULTILINE)
 _ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 _UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
 
@@ -62,12 +72,7 @@ def write_page(
 
 def page_html(title: str, sections: Sequence[Mapping[str, Any]], *, subtitle: str = "") -> str:
     """The whole page as text."""
-    names = ["base.js"]
-    for part in sections:
-        names += [name for name in KINDS[part["kind"]] if name not in names]
-    order = ["base.js", "table.js", "chart.js"]  # helpers first, whatever section comes first
-    names.sort(key=lambda n: order.index(n) if n in order else len(order))
-    script = "\n".join(template(name) for name in [*names, "boot.js"])
+    script = bundle(entry({part["kind"] for part in sections}))
     style = template("page.css")
     data = {"title": title, "subtitle": subtitle, "sections": list(sections)}
     slots = {
@@ -78,6 +83,41 @@ def page_html(title: str, sections: Sequence[Mapping[str, Any]], *, subtitle: st
         "DATA": embed(data),
     }
     return re.sub(r"\{\{([A-Z]+)\}\}", lambda m: slots[m[1]], template("page.html"))
+
+
+def entry(kinds: Collection[str]) -> str:
+    """The module that starts a page: what draws each kind of section, handed to `boot`."""
+    draws = {kind: f"draw{kind.capitalize()}" for kind in sorted(kinds)}
+    lines = [f"import {{ {draw} }} from './{KINDS[kind]}';" for kind, draw in draws.items()]
+    table = ", ".join(f"{kind}: {draw}" for kind, draw in draws.items())
+    return "\n".join([*lines, "import { boot } from './boot.mjs';", f"boot({{ {table} }});"])
+
+
+def bundle(start: str, read: Callable[[str], str] | None = None) -> str:
+    """One script of a module's text and of all that it imports, each after what it needs."""
+    read = read or template
+    parts: dict[str, str] = {}
+
+    def add(name: str, text: str, above: tuple[str, ...]) -> None:
+        if name in above:
+            raise ValueError(f"modules import each other: {' -> '.join((*above, name))}")
+        for _, needed in _IMPORT.findall(text):
+            if needed not in parts:
+                add(needed, read(needed), (*above, name))
+        parts[name] = wrapped(name, text)
+
+    add("page", start, ())
+    return "\n".join(["'use strict';", "const modules = {};", *parts.values()])
+
+
+def wrapped(name: str, text: str) -> str:
+    """A module as a function that returns what it exports."""
+    exports = ", ".join(_EXPORT.findall(text))
+    body = _IMPORT.sub(lambda m: f"const {{{m[1]}}} = modules[{json.dumps(m[2])}];", text)
+    body = _EXPORT.sub("", body)
+    if left := re.search(r"^\s*(import|export)\b.*", body, re.MULTILINE):
+        raise ValueError(f"{name}: '{left[0]}' is not a form that can be bundled")
+    return f"modules[{json.dumps(name)}] = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();"
 
 
 def policy(script: str, style: str) -> str:

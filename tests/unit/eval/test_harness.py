@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import pytest
 
 from goldimask.errors import GoldimaskError
 from goldimask.eval.harness import cut, run_harness, stops
+from needs import need
 
 TASK = """
 task: goldimask_sums
@@ -32,7 +34,7 @@ def test_cut_and_stops():
 
 
 def test_local_task_offline(tmp_path, monkeypatch):
-    pytest.importorskip("lm_eval", reason="lm-eval is not installed (extra `harness`)")
+    need("lm-eval", find_spec("lm_eval") is not None, "pip install 'goldimask[harness]'")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     rows = [{"question": f"{i} + 1 =", "answer": str(i + 1)} for i in range(4)]

@@ -21,24 +21,21 @@ import pytest
 from goldimask.errors import GoldimaskError
 from goldimask.eval.sandbox import Limits, Program, Sandbox, open_sandbox
 from goldimask.eval.sandbox_runner import filter_program
+from needs import need
 
 LIMITS = Limits(memory=512 << 20, file=1 << 20, folder=4 << 20)
 SHORT = replace(LIMITS, cpu=2, wall=6)  # for programs that are to be stopped
-MODES = [
-    pytest.param(
-        "bubblewrap",
-        marks=pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblewrap is not installed"),
-    ),
-    "limits",
-]
 
 
-@pytest.fixture(params=MODES, scope="module")
+@pytest.fixture(params=["bubblewrap", "limits"], scope="module")
 def box(request) -> Sandbox:
+    if request.param == "bubblewrap":
+        need("bubblewrap", shutil.which("bwrap") is not None, "apt-get install bubblewrap")
     try:
         return open_sandbox(True, request.param, LIMITS)
     except GoldimaskError as error:
-        pytest.skip(str(error))
+        need(f"a sandbox in the mode '{request.param}'", False, str(error))
+        raise
 
 
 def statuses(box: Sandbox, programs: dict[str, Program]) -> dict[str, str]:

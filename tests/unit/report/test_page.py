@@ -3,15 +3,30 @@
 import json
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldimask.errors import GoldimaskError
-from goldimask.report.page import KINDS, digest, embed, embedded, page_html, section, template
+from goldimask.report.page import (
+    KINDS,
+    bundle,
+    digest,
+    embed,
+    embedded,
+    entry,
+    page_html,
+    section,
+)
 from unit.report.support import HOSTILE
 
+MODULES = {
+    path.name: path.read_text("utf-8")
+    for path in sorted((files("goldimask.report") / "templates").iterdir())
+    if path.name.endswith(".mjs")
+}
 texts = st.text(alphabet=st.characters(), max_size=20)
 values = st.recursive(
     st.none()
@@ -75,20 +90,78 @@ def test_the_policy_allows_this_script_and_this_style_and_nothing_else():
     assert "unsafe" not in policy and "http" not in policy
 
 
-def test_no_address_is_in_any_template():
-    for kind in KINDS.values():
-        for name in kind:
-            found = re.findall(r"https?://[^'\"` ]+", template(name))
-            assert not found, name
-    assert re.findall(r"https?://[^'\"` ]+", template("base.js")) == ["http://www.w3.org/2000/svg"]
+def test_no_address_is_in_any_module():
+    found = {name: re.findall(r"https?://[^'\"` ]+", text) for name, text in MODULES.items()}
+    assert found.pop("dom.mjs") == ["http://www.w3.org/2000/svg"]  # a name, never fetched
+    assert not any(found.values()), found
 
 
-def test_the_scripts_have_no_way_to_write_markup():
+@pytest.mark.parametrize("name", MODULES)
+def test_no_module_can_write_markup(name):
     forbidden = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser"
     )
-    for name in {n for names in KINDS.values() for n in names} | {"base.js", "boot.js"}:
-        assert not re.search(forbidden, template(name)), name
+    assert not re.search(forbidden, MODULES[name])
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_keeps_to_the_forms_that_can_be_bundled(name):
+    """`import { a } from './x.mjs';`, `export const`, `export function`; every name is there."""
+    text = MODULES[name]
+    assert not re.search(r"</script|<!--|\bimport\s*\(|\brequire\b", without_comments(text))
+    assert bundle(text)
+    statements = re.findall(r"^(?:import|export)\b[^;=(]*", text, re.MULTILINE)
+    assert len(statements) == len(
+        re.findall(r"^(?:import \{|export (?:const|function) )", text, re.M)
+    )
+    for names, source in re.findall(r"^import \{([^}]*)\} from '\./([^']+)';$", text, re.MULTILINE):
+        exported = re.findall(r"^export (?:const|function) (\w+)", MODULES[source], re.MULTILINE)
+        assert {n.strip() for n in names.split(",") if n.strip()} <= set(exported), source
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"/\*.*?\*/|^ *//.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def test_every_module_is_on_some_page():
+    script = bundle(entry(KINDS))
+    assert {name for name in MODULES if f'modules["{name}"] = ' in script} == set(MODULES)
+    assert "step.mjs" not in bundle(entry({"table"}))
+
+
+def test_a_bundle_holds_each_module_once_and_after_what_it_needs():
+    modules = {
+        "a.mjs": "import {\n  b,\n} from './b.mjs';\nimport { c } from './c.mjs';\n"
+        "export const a = b + c;",
+        "b.mjs": "import { c } from './c.mjs';\nexport const b = c;",
+        "c.mjs": "export const c = 1;\nexport function d() {}",
+    }
+    script = bundle("import { a } from './a.mjs';\nstart(a);", modules.__getitem__)
+    order = re.findall(r'^modules\["(.*)"\]', script, re.MULTILINE)
+    assert order == ["c.mjs", "b.mjs", "a.mjs", "page"]
+    assert "return { c, d };" in script and "export" not in script and "import" not in script
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export default 1;",
+        "export { a };",
+        "export let a = 1;",
+        "import a from './a.mjs';",
+        "import { a } from 'a';",
+        "import { a } from '../a.mjs';",
+    ],
+)
+def test_another_form_is_an_error(line):
+    with pytest.raises(ValueError, match="is not a form that can be bundled"):
+        bundle(line, lambda name: "")
+
+
+def test_modules_that_import_each_other_are_an_error():
+    modules = {"a.mjs": "import { b } from './b.mjs';", "b.mjs": "import { a } from './a.mjs';"}
+    with pytest.raises(ValueError, match=r"a\.mjs -> b\.mjs -> a\.mjs"):
+        bundle("import { a } from './a.mjs';", modules.__getitem__)
 
 
 def test_an_unknown_kind_is_an_error():

@@ -1,0 +1,75 @@
+// The summary: accuracy per task with its interval, and the change against the first row.
+
+import { el } from './dom.mjs';
+import { change, percent } from './format.mjs';
+import { facts, table } from './table.mjs';
+
+/** @import { ResultRow, ResultsData } from './types' */
+
+/** @param {HTMLElement} box @param {ResultsData} data */
+export const drawResults = (box, { tasks, rows, facts: pairs }) => {
+  const base = rows[0];
+  const timed = rows.some((row) => row.seconds !== null);
+  const columns = ['model', ...tasks, 'decoding steps', 'held-out loss'];
+  const lines = rows.map((row) => [
+    row.name,
+    ...tasks.map((task) => accuracyCell(row, base, task)),
+    measureCell(row, base, 'steps', 1),
+    measureCell(row, base, 'held_out', 4),
+    ...(timed ? [row.seconds === null ? '–' : `${row.seconds.toFixed(0)} s`] : []),
+  ]);
+  box.append(table(caption(base), timed ? [...columns, 'training'] : columns, lines));
+  const known = Object.entries(pairs);
+  if (known.length) box.append(facts(known));
+};
+
+/**
+ * What the table shows, and of how many problems.
+ * @param {ResultRow} base
+ */
+export const caption = (base) => {
+  const said = 'Accuracy with 95 % interval, change against the first row below it';
+  const sizes = Object.values(base.tasks).flatMap((task) => task.n ?? []);
+  if (!sizes.length) return said;
+  const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
+  return `${said}; ${least === most ? least : `${least}–${most}`} problems a task`;
+};
+
+/**
+ * @param {ResultRow} row
+ * @param {ResultRow} base
+ * @param {string} task
+ */
+const accuracyCell = (row, base, task) => {
+  const { [task]: entry } = row.tasks;
+  if (!entry) return el('span', { text: '–' });
+  const name = `${row.name}/${task}`;
+  const cell = el('span', {}, el('span', { 'data-accuracy': name, text: percent(entry.accuracy) }));
+  if (entry.low !== undefined && entry.high !== undefined) {
+    const interval = `${(100 * entry.low).toFixed(1)}–${(100 * entry.high).toFixed(1)}`;
+    cell.append(el('br'), el('small', { text: interval }));
+  }
+  const before = base.tasks[task];
+  if (row !== base && before) {
+    cell.append(el('br'), el('small', change(100 * (entry.accuracy - before.accuracy), 1, true)));
+  }
+  return cell;
+};
+
+/**
+ * A measure of which less is better.
+ * @param {ResultRow} row
+ * @param {ResultRow} base
+ * @param {'steps' | 'held_out'} key
+ * @param {number} digits
+ */
+const measureCell = (row, base, key, digits) => {
+  const value = row[key];
+  const before = base[key];
+  if (value === null) return el('span', { text: '–' });
+  const cell = el('span', { text: value.toFixed(digits) });
+  if (row !== base && before !== null) {
+    cell.append(el('br'), el('small', change(value - before, digits, false)));
+  }
+  return cell;
+};

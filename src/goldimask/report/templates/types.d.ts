@@ -1,0 +1,238 @@
+// The data that Python puts on a page (step_page.py, decode_page.py, demo_page.py, run_report.py),
+// and what the pure modules hand to those that draw.
+
+export interface Page {
+  title: string;
+  subtitle: string;
+  sections: Section[];
+}
+
+export interface Section {
+  kind: string;
+  title: string;
+  note: string;
+  data: unknown;
+}
+
+// ---- tokens
+
+/** Text as it is, or a mark: its glyph and its spoken name. */
+export type Run = ['t', string] | ['m', string, string];
+
+export interface Token {
+  id: number;
+  runs: Run[];
+  special?: boolean;
+}
+
+export interface TokenTable {
+  vocab: Token[];
+  index: number[];
+}
+
+// ---- one training step
+
+export type TokenState = 'prompt' | 'visible' | 'candidate' | 'revealed' | 'target';
+
+export interface StepsData {
+  groups: StepGroup[];
+  supporters: number;
+  left_out: string;
+  start: string;
+}
+
+export interface StepGroup {
+  example: string;
+  tokens: TokenTable & { prompt: number };
+  probes: Probe[];
+  records: StepRecord[];
+}
+
+export interface Probe {
+  masked: number[];
+  before: (number | null)[] | null;
+  entropy: (number | null)[] | null;
+}
+
+export interface StepRecord {
+  method: string;
+  t: number;
+  rho: number;
+  length: number;
+  loss: number | null;
+  n_eff: number;
+  cap: number | null;
+  probe: number;
+  order: number[];
+  ordered: boolean;
+  gains: number[] | null;
+  targets: number[];
+  after: number[];
+  weight: number[];
+  support: number[] | null;
+  supporters: number[][] | null;
+  objective: Objective | null;
+}
+
+export interface Objective extends Curves {
+  own: boolean;
+  priority: string;
+  value: number;
+  paths: Paths;
+}
+
+/** The shapes of priority and support. */
+export interface Curves {
+  a: number;
+  b: number;
+  support: string;
+  s0: number;
+}
+
+/** F along the order of choice and along random orders, at the lengths `k`. */
+export interface Paths {
+  k: number[];
+  own: number[];
+  mean: number[];
+  low: number[];
+  high: number[];
+  draws: number;
+}
+
+// ---- decoding
+
+export interface DecodesData {
+  groups: DecodeGroup[];
+}
+
+export interface DecodeGroup {
+  prompt: TokenTable;
+  models: Decode[];
+}
+
+export interface Decode {
+  label: string;
+  canvas: TokenTable;
+  trace: DecodeStep[];
+  decoder: string;
+  tau: number | null;
+  block: number | null;
+  length: number;
+  steps: number;
+  complete: boolean;
+  verdict: Verdict | null;
+}
+
+export interface DecodeStep {
+  step: number;
+  block: number;
+  positions: number[];
+  confidence: number[];
+}
+
+export interface Verdict {
+  correct: boolean;
+  extracted?: string | null;
+  answer?: string | null;
+}
+
+// ---- results, curves, tables
+
+export interface ResultsData {
+  tasks: string[];
+  rows: ResultRow[];
+  facts: Record<string, Cell>;
+}
+
+export interface ResultRow {
+  name: string;
+  held_out: number | null;
+  steps: number | null;
+  seconds: number | null;
+  tasks: Record<string, TaskScore>;
+}
+
+export interface TaskScore {
+  accuracy: number;
+  low?: number;
+  high?: number;
+  n?: number;
+}
+
+export interface CurvesData {
+  charts: CurveChart[];
+}
+
+export interface CurveChart {
+  name: string;
+  x?: string;
+  y?: string;
+  note?: string;
+  markers?: boolean;
+  lines: { name: string; points: Point[] }[];
+}
+
+export type Cell = string | number | boolean | null;
+
+export interface TableData {
+  caption: string;
+  columns: string[];
+  rows: Cell[][];
+  left?: number;
+}
+
+export interface Sample {
+  run: string;
+  task: string;
+  id: string;
+  correct: boolean;
+  extracted: string | null;
+  steps: number;
+  output: string;
+}
+
+// ---- charts, before they are drawn
+
+export type Point = [x: number, y: number];
+
+export interface Axis {
+  min: number;
+  max: number;
+  label: string;
+}
+
+/** A dot; `i` is the token it stands for. */
+export interface Dot {
+  x: number;
+  y: number;
+  i?: number;
+  r?: number;
+  class?: string;
+}
+
+export interface Layer {
+  class?: string;
+  line?: Point[];
+  band?: [x: number, low: number, high: number][];
+  bars?: Point[];
+  points?: Dot[];
+  vertical?: number;
+  horizontal?: number;
+  note?: string;
+}
+
+export interface Chart {
+  label: string;
+  x: Axis;
+  y: Axis;
+  layers: Layer[];
+  width?: number;
+  height?: number;
+}
+
+export interface Figure {
+  title: string;
+  note?: string;
+  chart: Chart;
+  legend?: { name: string; class: string }[];
+}
