@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-
 from goldimask.bench.select import FAMILIES, SELECTORS, instance
+
 from goldimask.objective import Support
 from goldimask.select import select_reveal
 from goldimask.select.diagnostics import negative_share

@@ -106,9 +106,8 @@ def row(
 
 def tiny_prompts(count: int) -> list[str]:
     """Test problems of the tiny tasks, the families in turn."""
-    from goldimask.tiny import TASKS, test_set
+    from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
 
-    names = TASKS.names()
-    each = -(-count // len(names))
-    columns = [[p.prompt for p in test_set(name, each, 0)] for name in names]
+    each = -(-count // len(PROBLEM_FAMILIES))
+    columns = [[p.prompt for p in test_set(name, each, 0)] for name in PROBLEM_FAMILIES]
     return [prompt for group in zip(*columns, strict=True) for prompt in group][:count]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from goldimask.bench.memory import bench_memory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -18,7 +19,6 @@ from goldimask.backbones.scoring import (
     chunk_rows,
     score_positions,
 )
-from goldimask.bench.memory import bench_memory
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal
 

@@ -63,8 +63,9 @@ def test_listing_methods_does_not_load_torch():
 
 def test_bench_step_record():
     from goldimask.bench.step import bench_step
-    from goldimask.tiny.pretrain import new_backbone
-    from goldimask.tiny.recipe import ModelSection
+
+    from pretraining.model import new_backbone
+    from pretraining.recipe import ModelSection
 
     backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=0)
     names = ["cart", "agdo", "goldimask-d", "goldimask-a"]

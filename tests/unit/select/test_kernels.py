@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 import pytest
+from goldimask.bench.select import FAMILIES, bench_select, heap, instance
 from typer.testing import CliRunner
 
-from goldimask.bench.select import FAMILIES, bench_select, heap, instance
 from goldimask.errors import GoldimaskError
 from goldimask.objective import Support, marginals, value
 from goldimask.select import kernels, swaps
@@ -136,6 +136,7 @@ def test_bench_says_what_it_compared(monkeypatch):
 
 def test_the_audit_finds_a_wrong_choice():
     from goldimask.bench.select import SEED, audit
+
     from goldimask.select.base import Selection
 
     attention, priority = instance("real", 40)

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from goldimask.errors import GoldimaskError
-from goldimask.tiny import CORPORA, TASKS, Split, corpus, corpus_rows, test_set
 from goldimask.tiny.arithmetic import LIMIT
-from goldimask.tiny.problem import is_test
+from goldimask.tiny.corpora import corpus, mixed
+from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
+from goldimask.tiny.problem import Split, is_test
 from goldimask.tiny.sudoku import fits, grids
 
-NAMES = TASKS.names()
+NAMES = list(PROBLEM_FAMILIES)
 
 
 def draws(name: str, split: str, n: int = 200, seed: int = 3):
-    task = TASKS.get(name)
+    task = PROBLEM_FAMILIES[name]
     return [task.problem(seed, i, split) for i in range(n)]
 
 
@@ -47,7 +48,7 @@ def test_the_split_does_not_depend_on_wording(name):
     """Same content in other words: same key, so the same side."""
     from goldimask.tiny.problem import Level
 
-    task = TASKS.get(name)
+    task = PROBLEM_FAMILIES[name]
     for seed in range(20):
         keys = {
             task.draft(np.random.Generator(np.random.Philox(seed)), Level(True, *styles)).content
@@ -58,7 +59,7 @@ def test_the_split_does_not_depend_on_wording(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_same_seed_same_problems_and_longer_lists_extend_shorter_ones(name):
-    task = TASKS.get(name)
+    task = PROBLEM_FAMILIES[name]
     first, again = task.problems(30, 5), task.problems(60, 5)
     assert first == again[:30]
     assert first != task.problems(30, 6)
@@ -68,7 +69,7 @@ def test_same_seed_same_problems_and_longer_lists_extend_shorter_ones(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gold_response_passes_its_own_check(name):
-    task = TASKS.get(name)
+    task = PROBLEM_FAMILIES[name]
     for split in Split:
         for p in draws(name, split, 40):
             assert task.extract(p.response) == p.answer
@@ -87,7 +88,7 @@ def test_the_gold_response_passes_its_own_check(name):
     ],
 )
 def test_extract(text, answer):
-    assert TASKS.get("chain").extract(text) == answer
+    assert PROBLEM_FAMILIES["chain"].extract(text) == answer
 
 
 @pytest.mark.parametrize("split", ["pretrain", "test"])
@@ -173,15 +174,15 @@ def test_corpus_rows_take_the_families_in_turn():
     assert set(rows[0]) == {"prompt", "response", "answer", "task"}
     assert rows != corpus("tiny-sft", 23, seed=2)
     assert corpus("tiny-sft", 0) == []
-    assert len({r["prompt"] for r in corpus_rows()}) == len(corpus_rows()) == 1000
+    assert len({r["prompt"] for r in corpus()}) == len(corpus()) == 1000
 
 
 def test_corpora_shift_style_and_difficulty():
     lengths = {
-        name: np.mean([len(r["response"].split()) for r in corpus(name, 200)])
-        for name in CORPORA.names()
+        split: np.mean([len(r["response"].split()) for r in mixed(split, 200, 0)])
+        for split in (Split.PRETRAIN, Split.SFT)
     }
-    assert lengths["tiny-sft"] > 1.3 * lengths["tiny-pretrain"]
+    assert lengths[Split.SFT] > 1.3 * lengths[Split.PRETRAIN]
 
 
 def test_bad_requests_name_what_is_wrong():

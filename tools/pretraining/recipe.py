@@ -10,10 +10,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import ConfigDict, TypeAdapter
 
-from goldimask.config import apply_overrides, find_recipe, parse, read_yaml
+from goldimask.config import apply_overrides, parse, read_yaml
 from goldimask.errors import GoldimaskError, nearest
+from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.problem import HARD_SHARE
-from goldimask.tiny.tasks import TASKS
 
 _STRICT = ConfigDict(extra="forbid")
 
@@ -98,7 +98,7 @@ class Pretraining:
     window: int = 4  # batches whose examples are sorted by length together
     threads: int = 1  # the sums of a matrix product depend on it, so the weights do
     noise_floor: float = 0.1  # t ~ U(noise_floor, 1): bounds the weight 1/t
-    mix: dict[str, float] = field(default_factory=dict)  # task -> share; empty: all alike
+    mix: dict[str, float] = field(default_factory=dict)  # family -> share; empty: all alike
     model: ModelSection = field(default_factory=ModelSection)
     stages: tuple[StageSection, ...] = (StageSection(),)
     watch: WatchSection = field(default_factory=WatchSection)
@@ -118,8 +118,11 @@ class Pretraining:
 
 
 def load_pretraining(path: str | Path, overrides: Sequence[str] = ()) -> Pretraining:
-    """Read, override and check; a bare or `recipes/...` name may be a packaged recipe."""
-    values = apply_overrides(read_yaml(find_recipe(path)), overrides)
+    """Read, override and check."""
+    file = Path(path)
+    if not file.is_file():
+        raise GoldimaskError(f"{file}: no such recipe; the repository's is tools/tiny-base.yaml")
+    values = apply_overrides(read_yaml(file), overrides)
     recipe: Pretraining = parse(Pretraining, values, str(path))
     check(recipe, str(path))
     return recipe
@@ -164,10 +167,10 @@ def check(recipe: Pretraining, source: str) -> None:
 
 
 def check_mix(mix: dict[str, float], where: str) -> None:
-    names = TASKS.names()
     for name, share in mix.items():
-        if name not in names:
-            raise GoldimaskError(f"{where}.{name}: unknown task; {nearest(name, names)}")
+        if name not in PROBLEM_FAMILIES:
+            hint = nearest(name, PROBLEM_FAMILIES)
+            raise GoldimaskError(f"{where}.{name}: unknown family of problems; {hint}")
         if not share > 0:
             raise GoldimaskError(f"{where}.{name}: {share} must be positive")
 

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from goldimask.errors import GoldimaskError
 from goldimask.files import new_folder, write_json
-from goldimask.tiny.optim import Optimisers
+from pretraining.optimisers import Optimisers
 
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 

@@ -8,9 +8,9 @@ import torch
 
 from goldimask.keys import Keys
 from goldimask.noise import draw
-from goldimask.tiny.canvas import Canvas, canvas_batch
-from goldimask.tiny.frontier import FrontierNoise, FrontierWeights, pretraining_method
 from goldimask.types import Batch, Signals
+from pretraining.canvas import Canvas, canvas_batch
+from pretraining.frontier import FrontierNoise, FrontierWeights, pretraining_method
 
 PROMPT, RESPONSE, TRAIL = 5, 40, 20  # trailing end tokens have id 0
 

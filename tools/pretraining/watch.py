@@ -16,10 +16,10 @@ from goldimask.decoding import decode
 from goldimask.keys import Keys, content_id
 from goldimask.methods import method
 from goldimask.step import MaskedStep, module_mode
-from goldimask.tiny.canvas import Canvas, canvas_batch
+from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.problem import Problem, Split
-from goldimask.tiny.recipe import WatchSection
-from goldimask.tiny.tasks import TASKS
+from pretraining.canvas import Canvas, canvas_batch
+from pretraining.recipe import WatchSection
 
 HELD_OUT_SEED = 10_007  # another seed than any run's: fresh problems
 CHUNK = 40
@@ -56,17 +56,20 @@ def accuracy(
     )
     correct = 0
     for problem, decoded in zip(problems, found, strict=True):
-        task = TASKS.get(problem.task)
-        correct += task.check(problem, task.extract(decoded.text))
+        family = PROBLEM_FAMILIES[problem.task]
+        correct += family.check(problem, family.extract(decoded.text))
     steps = sum(d.steps for d in found) / len(found)
     return {"accuracy": round(correct / len(problems), 4), "steps": round(steps, 2)}
 
 
 def measure(backbone: Backbone, section: WatchSection) -> dict[str, Any]:
     """One line of the log."""
-    tasks = [entry.load() for entry in TASKS]
-    fresh = [p for t in tasks for p in t.problems(section.heldout, HELD_OUT_SEED, Split.PRETRAIN)]
-    test = {t.name: t.problems(max(section.heldout, section.problems), 0) for t in tasks}
+    families = PROBLEM_FAMILIES.values()
+    count = max(section.heldout, section.problems)
+    fresh = [
+        p for f in families for p in f.problems(section.heldout, HELD_OUT_SEED, Split.PRETRAIN)
+    ]
+    test = {family.name: family.problems(count, 0) for family in families}
     record: dict[str, Any] = {
         "heldout_loss": round(denoising_loss(backbone, fresh), 6),
         "test_loss": {

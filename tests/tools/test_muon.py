@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from goldimask.tiny.init import SPREAD
-from goldimask.tiny.muon import muon_step, orthogonalise
-from goldimask.tiny.pretrain import new_backbone
-from goldimask.tiny.recipe import ModelSection
+from pretraining.model import SPREAD, new_backbone
+from pretraining.muon import muon_step, orthogonalise
+from pretraining.recipe import ModelSection
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from goldimask.bench.memory import MB, peak_of
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 from transformers import PrinterCallback, TrainerCallback
@@ -33,7 +34,6 @@ from transformers import PrinterCallback, TrainerCallback
 from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
 from goldimask.backbones.scoring import TokenScorer
 from goldimask.backbones.scratch import init_weights
-from goldimask.bench.memory import MB, peak_of
 from goldimask.config import parse_recipe
 from goldimask.data.batches import EpochSampler, make_batch
 from goldimask.keys import Keys, Stream

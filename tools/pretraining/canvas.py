@@ -24,10 +24,10 @@ import numpy as np
 import torch
 
 from goldimask.keys import Keys, Stream
+from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.problem import Problem, Split
-from goldimask.tiny.recipe import CanvasSection, Pretraining, StageSection
-from goldimask.tiny.tasks import TASKS
 from goldimask.types import Batch
+from pretraining.recipe import CanvasSection, Pretraining, StageSection
 
 
 class Renderer(Protocol):
@@ -51,11 +51,11 @@ class Canvas:
 def problem_number(recipe: Pretraining, number: int, stage: StageSection) -> Problem:
     """The `number`-th problem of the endless pretraining stream."""
     rng = Keys(recipe.seed).rng(number, Stream.ORDER)
-    mix = stage.mix or recipe.mix or dict.fromkeys(TASKS.names(), 1.0)
+    mix = stage.mix or recipe.mix or dict.fromkeys(PROBLEM_FAMILIES, 1.0)
     shares = np.array(list(mix.values()))
     choice = int(np.searchsorted(np.cumsum(shares / shares.sum()), rng.random(), side="right"))
-    task = TASKS.get(list(mix)[min(choice, len(mix) - 1)])
-    return task.problem(recipe.seed, number, Split.PRETRAIN, stage.hard)
+    family = PROBLEM_FAMILIES[list(mix)[min(choice, len(mix) - 1)]]
+    return family.problem(recipe.seed, number, Split.PRETRAIN, stage.hard)
 
 
 def trailing(section: CanvasSection, rng: np.random.Generator, length: int) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from goldimask.tiny.muon import muon_step
-from goldimask.tiny.recipe import OptimSection
+from pretraining.muon import muon_step
+from pretraining.recipe import OptimSection
 
 
 @dataclass(frozen=True)

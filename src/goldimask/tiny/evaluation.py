@@ -1,35 +1,21 @@
-"""The embedded tiny tasks under the names `tiny-<family>`; they need no file and no network."""
+"""The families of problems as evaluation tasks, `tiny-<family>`; no file, no network."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-from goldimask.errors import GoldimaskError, nearest
+from goldimask.errors import GoldimaskError
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
 from goldimask.keys import content_id
-from goldimask.registry import Registry
+from goldimask.tiny.families import problem_family
 
 PREFIX = "tiny-"
 
 
-def families() -> dict[str, Any]:
-    """The task objects of `goldimask.tiny`, by family name."""
-    from goldimask import tiny
-
-    found = getattr(tiny, "TASKS", {})
-    if isinstance(found, Registry):
-        return {name: found.get(name) for name in found.names()}
-    return dict(found)
-
-
 def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
     """A family of generated problems; `n` and `seed` say which. Both protocols are the same."""
-    found = families()
-    if family not in found:
-        raise GoldimaskError(f"unknown tiny task '{family}'; {nearest(family, found)}")
-    source = found[family]
+    source = problem_family(family)
 
     def load(path: Path | str | None = None) -> list[Item]:
         if path is not None:
@@ -45,7 +31,7 @@ def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed")
         ]
 
     def check(item: Item, answer: str) -> Verdict:
-        correct = bool(source.check(item.meta["problem"], answer))
+        correct = source.check(item.meta["problem"], answer)
         return Verdict(correct, "" if correct else "wrong")
 
     return Task(
@@ -54,16 +40,14 @@ def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed")
         load=load,
         extract=source.extract,
         judge=each(check),
-        length=int(source.gen_length),
-        lengths=(int(source.gen_length),),
+        length=source.gen_length,
+        lengths=(source.gen_length,),
         protocol=protocol,
     )
 
 
-def tiny_factory(name: str) -> Callable[..., Task]:
-    """The factory behind `tiny-<family>`."""
-
-    def factory(n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
-        return tiny(name.removeprefix(PREFIX), n=n, seed=seed, protocol=protocol)
-
-    return factory
+chain = partial(tiny, "chain")
+story = partial(tiny, "story")
+sort = partial(tiny, "sort")
+program = partial(tiny, "program")
+sudoku = partial(tiny, "sudoku")

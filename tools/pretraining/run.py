@@ -3,7 +3,7 @@
     for step in 0 .. steps - 1:
         batch  <- problems step * B ... of the stream (`canvas.py`)
         loss   <- MaskedStep(vanilla)(model, batch, keys)     t ~ U(noise_floor, 1), weight 1/(tL)
-        Muon and AdamW with warm-up and decay, gradient clipped by its norm (`optim.py`)
+        Muon and AdamW with warm-up and decay, gradient clipped by its norm (`optimisers.py`)
     in stages, each with its own rates, canvas and share of frontier masks (`frontier.py`)
 
 Deviation from the paper's noise (D2): t starts at `noise_floor` = 0.1 instead of 0.001, which
@@ -22,65 +22,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from goldimask.backbones import Backbone, new_dream, new_llada, save_backbone
+from goldimask.backbones import Backbone, save_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_text
 from goldimask.keys import Keys
 from goldimask.processes import torch_threads
 from goldimask.step import MaskedStep
-from goldimask.tiny.canvas import batches
-from goldimask.tiny.checkpoint import load_checkpoint, read_facts, save_checkpoint
-from goldimask.tiny.frontier import pretraining_method
-from goldimask.tiny.init import init_weights
-from goldimask.tiny.optim import Optimisers, make_optimisers, rate, update
-from goldimask.tiny.recipe import (
-    ModelSection,
+from pretraining.canvas import batches
+from pretraining.checkpoint import load_checkpoint, read_facts, save_checkpoint
+from pretraining.frontier import pretraining_method
+from pretraining.model import new_backbone
+from pretraining.optimisers import Optimisers, make_optimisers, rate, update
+from pretraining.recipe import (
     Pretraining,
     pretraining_dict,
     pretraining_yaml,
 )
-from goldimask.tiny.tokenizer import build_tokenizer
-from goldimask.tiny.watch import measure
+from pretraining.watch import measure
 
 Advance = Callable[..., None]
-
-
-def new_backbone(section: ModelSection, seed: int) -> Backbone:
-    """An untrained model with the tiny tokenizer, in the layout of its family."""
-    tokenizer = build_tokenizer(section.family)
-    special = {
-        "mask_token_id": tokenizer.mask_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-        "bos_token_id": tokenizer.bos_token_id,
-        "rope_theta": section.rope_theta,
-        "rms_norm_eps": 1e-5,
-    }
-    if section.family == "dream":
-        sizes = {
-            "hidden_size": section.width,
-            "num_hidden_layers": section.layers,
-            "num_attention_heads": section.heads,
-            "num_key_value_heads": section.heads,
-            "intermediate_size": section.mlp,
-            "vocab_size": len(tokenizer),
-            "max_position_embeddings": section.max_length,
-            "tie_word_embeddings": False,
-        }
-        backbone = new_dream({**sizes, **special}, tokenizer, seed, name="tiny")
-    else:
-        sizes = {
-            "d_model": section.width,
-            "n_layers": section.layers,
-            "n_heads": section.heads,
-            "mlp_hidden_size": section.mlp,
-            "embedding_size": len(tokenizer),
-            "max_sequence_length": section.max_length,
-            "weight_tying": False,
-        }
-        backbone = new_llada({**sizes, **special}, tokenizer, seed, name="tiny")
-    init_weights(backbone.model, section.layers, seed)
-    return backbone
 
 
 def pretrain(

@@ -1,10 +1,13 @@
-"""Pretraining: the stream, the canvas, bit-exact repetition and resumption, and the verb."""
+"""Pretraining: the stream, the canvas, bit-exact repetition and resumption, and the script."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +17,11 @@ from safetensors.torch import load_file
 from goldimask.backbones import load_backbone
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.keys import Keys, Stream
-from goldimask.tiny.canvas import batches, make_canvas, problem_number, trailing
-from goldimask.tiny.optim import make_optimisers, rate
-from goldimask.tiny.pretrain import new_backbone, pretrain
 from goldimask.tiny.problem import is_test
-from goldimask.tiny.recipe import (
+from pretraining.canvas import batches, make_canvas, problem_number, trailing
+from pretraining.model import new_backbone
+from pretraining.optimisers import make_optimisers, rate
+from pretraining.recipe import (
     CanvasSection,
     ModelSection,
     OptimSection,
@@ -28,7 +31,9 @@ from goldimask.tiny.recipe import (
     load_pretraining,
     pretraining_yaml,
 )
+from pretraining.run import pretrain
 
+RECIPE = Path(__file__).parents[2] / "tools" / "tiny-base.yaml"
 SMALL = ModelSection(width=16, layers=2, heads=2, mlp=24)
 QUIET = WatchSection(log_every=1, every=100, heldout=1, problems=0, checkpoint_every=2)
 
@@ -156,7 +161,7 @@ def test_resuming_something_else_is_refused(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch):
-    from goldimask.tiny import pretrain as module
+    from pretraining import run as module
 
     fresh = module.new_backbone
 
@@ -300,41 +305,37 @@ def test_trailing_end_tokens():
         (["stages=[{steps: 4, frontier: -1}]"], "stages[0].frontier: -1.0 must lie in"),
         (["model.family=qwen"], "model.family: Input should be 'llada' or 'dream'"),
         (["noise_floor=0"], "noise_floor: 0.0 must lie in"),
-        (["mix.chian=1"], "mix.chian: unknown task; did you mean 'chain'"),
+        (["mix.chian=1"], "mix.chian: unknown family of problems; did you mean 'chain'"),
         (["mix.chain=0"], "mix.chain: 0.0 must be positive"),
         (
             ["stages=[{steps: 4, mix: {sotr: 1}}]"],
-            "stages[0].mix.sotr: unknown task; did you mean 'sort'",
+            "stages[0].mix.sotr: unknown family of problems; did you mean 'sort'",
         ),
     ],
 )
 def test_recipes_are_strict(words, message):
-    with pytest.raises(GoldimaskError, match=r"recipes/tiny-base\.yaml: ") as error:
-        load_pretraining("recipes/tiny-base.yaml", words)
+    with pytest.raises(GoldimaskError, match=r"tools/tiny-base\.yaml: ") as error:
+        load_pretraining(RECIPE, words)
     assert message in str(error.value)
 
 
-def test_packaged_recipe_is_found_by_name_and_round_trips(tmp_path):
-    recipe = load_pretraining("tiny-base")
-    assert recipe == load_pretraining("recipes/tiny-base.yaml")
+def test_the_recipe_round_trips(tmp_path):
+    recipe = load_pretraining(RECIPE)
     file = tmp_path / "copy.yaml"
     file.write_text(pretraining_yaml(recipe))
     assert load_pretraining(file) == recipe
-    with pytest.raises(GoldimaskError, match="no such file"):
+    with pytest.raises(GoldimaskError, match="no such recipe"):
         load_pretraining(tmp_path / "missing.yaml")
 
 
-def test_the_verb_prints_one_json_object(tmp_path):
-    from typer.testing import CliRunner
-
-    import goldimask.cli.pretrain  # noqa: F401  # registers the verb
-    from goldimask.cli.app import app
-
+def test_the_script_prints_one_json_object(tmp_path):
     words = [f"output={tmp_path}/run", "stages=[{steps: 2}]", "batch_size=2", "window=1"]
     words += ["model.width=16", "model.layers=1", "model.heads=2", "model.mlp=16"]
     words += ["watch.problems=0", "watch.heldout=1"]
-    result = CliRunner().invoke(app, ["pretrain", "tiny-base", *words, "--json"])
-    assert result.exit_code == 0, result.output
+    script = RECIPE.with_name("pretrain.py")
+    command = [sys.executable, str(script), str(RECIPE), *words, "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
     printed = json.loads(result.stdout)
     assert printed["step"] == 2 and printed["output"] == f"{tmp_path}/run"
     assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
