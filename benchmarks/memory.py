@@ -1,5 +1,7 @@
 """Peak memory of one scoring pass: log-probabilities at the asked rows against full logits.
 
+    python benchmarks/memory.py
+
     full   z = W h for all B T positions, log-softmax over [B, T, V], gather
     rows   the same log-probabilities through `score_mask`: only the asked rows, in chunks
 
@@ -11,23 +13,27 @@ and does not depend on the load of the machine.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
 from goldimask.backbones.scoring import BUDGET_MB
 from goldimask.backbones.scratch import init_weights
+from goldimask.console import emit, table
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Stream, torch_seed
 
 MB = 2**20
+os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # the profiler announces itself otherwise
 
 
-def bench_memory(
+def measure(
     vocab: int = 126_464,
     length: int = 1024,
     width: int = 64,
@@ -129,3 +135,29 @@ def peak_of(profiler: Any) -> int:
 def difference(full: Callable[[], Tensor], rows: Callable[[], Tensor]) -> float:
     """Largest difference between the two log-probabilities."""
     return float((full() - rows()).abs().max())
+
+
+def main(
+    vocab: Annotated[int, typer.Option(min=8, help="Vocabulary size.")] = 126_464,
+    length: Annotated[int, typer.Option(min=2, help="Sequence length.")] = 1024,
+    width: Annotated[int, typer.Option(min=32, help="Width of the model.")] = 64,
+    masked: Annotated[float, typer.Option(help="Share of positions that are scored.")] = 0.5,
+    budget_mb: Annotated[float, typer.Option(help="Budget for logits, in MiB.")] = BUDGET_MB,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Peak memory of a scoring pass through full logits and through the asked rows alone."""
+    result = measure(vocab, length, width, masked=masked, budget_mb=budget_mb, device=device)
+    rows = [
+        (name, f"{p['full_logits_mb']:.0f}", f"{p['rows_mb']:.0f}", f"{p['ratio']:.1f}")
+        for name, p in result["passes"].items()
+    ]
+    title = f"Peak memory of one pass, MiB (V = {vocab:,}, T = {length:,})"
+    emit(result, as_json, table(title, ("pass", "full logits", "rows", "ratio"), rows))
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except GoldimaskError as error:
+        raise SystemExit(f"error: {error}") from None

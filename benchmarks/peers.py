@@ -22,12 +22,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from goldimask.bench.select import instance
 from numba import njit
 
 from goldimask.select.engine import Task, lay_out
 from goldimask.select.kernels import GONE, margin_of, new_state, refresh
 from goldimask.select.lazy import pick, rescale, sweep
+from instances import instance
 
 S0 = 0.05
 

@@ -1,9 +1,9 @@
 """Speed of the maximisers: naive torch, batched torch, a lazy heap, and the lazy numba engine.
 
-All on one thread, CPU time, the minimum of interleaved rounds, on attention-like matrices:
+    python benchmarks/selection.py --quick
 
-    real     softmax of low-rank + local logits and a sink outside the candidates, heads averaged
-    sink     a few popular keys      peaked   nearly sparse      flat   nearly uniform
+All on one thread, CPU time, the minimum of interleaved rounds, on attention-like matrices
+(`instances.py`):
 
     naive    the plain maximisers on dense float32 torch marginals, one sweep per choice
     torch    the batched engine, float64, per example of its batch (of 8 up to N = 256, else of 1)
@@ -24,60 +24,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from heapq import heapify, heapreplace
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+import typer
+from numba import njit
+from rich.console import Group
 
-from goldimask.errors import GoldimaskError, nearest
-from goldimask.objective import Priority, Support
+from goldimask.console import emit, progress, say, table
+from goldimask.errors import GoldimaskError
+from goldimask.objective import Support
 from goldimask.processes import torch_threads
 from goldimask.select import oracle
 from goldimask.select.base import Selection
 from goldimask.select.batched import prepare, run_batch
 from goldimask.select.draws import step_words
 from goldimask.select.engine import Rules, Task, lay_out, maximise
-from goldimask.select.heap import run_heap
-from goldimask.select.kernels import new_state
+from goldimask.select.kernels import delta64, new_state
+from instances import instance
 
-FAMILIES = ("real", "sink", "peaked", "flat")
 SELECTORS = ("greedy", "randomized", "twin", "practical")
 PHI = Support()
 SEED = 1
 ORACLE = 256  # candidates up to which the oracle is the reference
 AUDITED = 12  # steps
 Row = dict[str, Any]
-
-
-def instance(family: str, n: int, seed: int = 0, heads: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """(attention [n, n] float32 with rows summing to about 0.42, priority [n])."""
-    if family not in FAMILIES:
-        raise GoldimaskError(f"--family: unknown '{family}'; {nearest(family, FAMILIES)}")
-    rng = np.random.default_rng(seed)
-    total = np.zeros((n, n), dtype=np.float32)
-    for _ in range(heads if family == "real" else 1):
-        weight = np.exp(logits(family, n, rng))
-        mass = weight.sum(1, keepdims=True)
-        outside = 1.4 * (mass.mean() if family == "real" else mass)  # keys that are no candidates
-        total += weight / (mass + outside)
-    total /= heads if family == "real" else 1
-    np.fill_diagonal(total, 0.0)
-    kind = rng.integers(0, 3, n)
-    p = np.choose(kind, [rng.beta(1, 8, n), rng.beta(2, 2, n), rng.beta(8, 1, n)])
-    return total, Priority()(p)
-
-
-def logits(family: str, n: int, rng: np.random.Generator) -> np.ndarray:
-    if family == "flat":
-        return rng.normal(0.0, 0.05, (n, n)).astype(np.float32)
-    if family == "peaked":
-        return rng.normal(0.0, 4.0, (n, n)).astype(np.float32)
-    if family == "sink":
-        return (rng.normal(0.0, 2.0, n) + rng.normal(0.0, 0.5, (n, n))).astype(np.float32)
-    query, key = rng.normal(size=(2, n, 8)).astype(np.float32)
-    apart = np.abs(np.subtract.outer(np.arange(n, dtype=np.float32), np.arange(n)))
-    band = 3.0 * np.exp(-apart / np.float32(rng.uniform(2.0, 20.0)))
-    return query @ key.T * np.float32(0.35) + band + rng.normal(0.0, 0.5, n).astype(np.float32)
 
 
 def seconds_of(action: Callable[[], Any]) -> tuple[float, Any]:
@@ -233,6 +206,32 @@ def audit(
     return {"audited": len(steps), "audit": bool(right)}
 
 
+@njit(error_model="numpy", fastmath=True)
+def run_heap(s, budget, order, gains):
+    """D from an empty state, by a heap of stale marginals: the top one is evaluated until it stays.
+
+    Equal marginals leave the heap by index; those that differ by rounding are not ties. Returns the
+    number of evaluations.
+    """
+    heap = [(-delta64(s, x), x, 0) for x in range(s.at.shape[0])]
+    evaluations = len(heap)
+    heapify(heap)
+    gone = (1e300, -1, 0)
+    for step in range(budget):
+        while heap[0][2] != step:
+            x = heap[0][1]
+            heapreplace(heap, (-delta64(s, x), x, step))
+            evaluations += 1
+        x = heap[0][1]
+        order[step] = x
+        gains[step] = -heap[0][0]
+        heapreplace(heap, gone)
+        s.mass[x] = 0.0
+        for i in range(s.support.shape[0]):
+            s.support[i] += np.float64(s.at[x, i])
+    return evaluations
+
+
 def heap(layout, priority: np.ndarray, budget: int) -> Selection:
     at, most, _ = layout
     largest = float(priority.max()) or 1.0
@@ -259,7 +258,7 @@ def ratios(rows: Sequence[Row]) -> list[Row]:
     return out
 
 
-def bench_select(
+def measure(
     sizes: Sequence[int] = (64, 256, 1024, 4096),
     shares: Sequence[float] = (0.25, 0.5, 0.75),
     family: str = "real",
@@ -278,3 +277,65 @@ def bench_select(
                 family, n, shares, rounds if n < 2048 else min(rounds, 3), full, advance
             )
     return {"family": family, "rounds": rounds, "rows": rows, "ratios": ratios(rows)}
+
+
+def numbers(text: str, kind: type, option: str) -> list[Any]:
+    try:
+        found = [kind(x) for x in text.split(",")]
+    except ValueError as error:
+        raise GoldimaskError(f"{option}: expected numbers like 64,256, got '{text}'") from error
+    if min(found) <= 0 or (kind is float and max(found) > 1):
+        raise GoldimaskError(f"{option}: '{text}' must be positive, and shares at most 1")
+    return found
+
+
+def tables(result: dict[str, Any]) -> Any:
+    rows = [
+        (
+            r["selector"], r["engine"], r["n"], r["budget"],
+            f"{'~' if r['extrapolated'] else ''}{r['seconds'] * 1e3:.3g}", r["evaluations"],
+            {True: "yes", False: "NO", None: "-"}[r["same_set"]],
+            r["reference"] or (f"audit: {r['audit']}" if "audit" in r else "-"),
+        )
+        for r in result["rows"]
+    ]  # fmt: skip
+    columns = ("selector", "engine", "N", "B", "ms", "evaluations", "same set", "as")
+    names = list(result["ratios"][0])
+    return Group(
+        table(f"Selection, {result['family']} attention", columns, rows, left=2),
+        table(
+            "Ratios of CPU time",
+            [name.replace("_over_", " / ") for name in names],
+            [[r[name] for name in names] for r in result["ratios"]],
+            left=0,
+        ),
+    )
+
+
+def main(
+    sizes: Annotated[str, typer.Option(help="Candidates, by commas.")] = "64,256,1024,4096",
+    shares: Annotated[str, typer.Option(help="Budgets as shares of N.")] = "0.25,0.5,0.75",
+    family: Annotated[str, typer.Option(help="real, sink, peaked or flat.")] = "real",
+    rounds: Annotated[int, typer.Option(min=1, help="The minimum time counts.")] = 5,
+    full: Annotated[
+        int, typer.Option(help="Candidates up to which the dense engines run to the end.")
+    ] = 1024,
+    quick: Annotated[bool, typer.Option("--quick", help="N = 64, 256, 1024; B = N/2.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """CPU time of every maximiser and engine on one thread, evaluations counted, sets compared."""
+    counts, parts = numbers(sizes, int, "--sizes"), numbers(shares, float, "--shares")
+    if quick:
+        counts, parts, rounds, full = [64, 256, 1024], [0.5], min(rounds, 3), min(full, 256)
+    with progress("selection", len(counts) * len(parts) * len(SELECTORS)) as advance:
+        result = measure(counts, parts, family, rounds, full, advance)
+    if not as_json:
+        say("CPU seconds on one thread, the minimum of interleaved rounds; ~ extrapolated.")
+    emit(result, as_json, tables(result))
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(main)
+    except GoldimaskError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,4 +1,4 @@
-"""`goldimask bench step`: what a step of each method costs."""
+"""`goldimask bench`: what a training step of each method costs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, bench_app
+from goldimask.cli.app import JsonFlag, app
 from goldimask.console import emit, progress, table
 
 
-@bench_app.command("step")
-def bench_step(
+@app.command()
+def bench(
     methods: Annotated[
         str, typer.Option(help="Names separated by commas, `main`, or `all` presets.")
     ] = "all",
@@ -30,8 +30,8 @@ def bench_step(
     The limit is what the extra forward passes alone would cost; shares are of the method's step.
     """
     from goldimask.backbones import load_backbone
-    from goldimask.bench.step import bench_step as run
     from goldimask.presets import MAIN, PRESETS
+    from goldimask.train.cost import step_costs
 
     if quick:
         methods, rounds, batches = ("main" if methods == "all" else methods), min(rounds, 4), 1
@@ -39,8 +39,8 @@ def bench_step(
     names = groups.get(methods) or [m.strip() for m in methods.split(",") if m.strip()]
     model = load_backbone(backbone)
     total = (rounds + 1) * batches * len(dict.fromkeys(("vanilla", *names)))
-    with progress("bench step", total) as advance:
-        result = run(model, names, rounds, batch_size, batches, corpus, advance=advance)
+    with progress("bench", total) as advance:
+        result = step_costs(model, names, rounds, batch_size, batches, corpus, advance=advance)
     emit(result, as_json, _table(result))
 
 

@@ -59,7 +59,7 @@ class Best:
         return sum(v for (phase, _), v in self.phases.items() if phase == name)
 
 
-def bench_step(
+def step_costs(
     backbone: Backbone,
     methods: Sequence[str] = MAIN,
     rounds: int = 12,

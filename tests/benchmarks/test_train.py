@@ -1,10 +1,10 @@
-"""`goldimask bench train`: the record it returns, on a smaller model."""
+"""benchmarks/train.py: the record it returns, on a smaller model."""
 
 from __future__ import annotations
 
 import pytest
 
-from goldimask.bench import train
+import train
 
 
 def test_workload_is_the_described_one() -> None:
@@ -14,13 +14,13 @@ def test_workload_is_the_described_one() -> None:
     responses = [len(e) - e.prompt_length for e in data]
     assert (min(prompts), max(prompts)) == (20, 60)
     assert 40 <= min(responses) < 45 and 195 < max(responses) <= 200
-    assert sum(p.numel() for p in train.new_model().parameters()) == 4_458_752
+    assert sum(p.numel() for p in train.new_model().parameters()) == 22_028_544
 
 
 def test_record(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"d_model": 32, "n_layers": 2, "mlp_hidden_size": 32}
     monkeypatch.setattr(train, "SIZES", {**train.SIZES, **small})
-    found = train.bench_train(rounds=1, steps=1)
+    found = train.measure(rounds=1, steps=1)
     for name in ("naive", "vanilla", "goldimask-d"):
         assert found[name]["tokens_per_cpu_s"] > 0
     assert found["vanilla"]["pad_share"] == found["goldimask-d"]["pad_share"]
