@@ -24,10 +24,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from goldimask.bench.select import instance
 from goldimask.select.engine import Task, lay_out
 from goldimask.select.kernels import GONE, margin_of, new_state, refresh
 from goldimask.select.lazy import pick, rescale, sweep
+from instances import instance
 
 S0 = 0.05
 

@@ -13,10 +13,10 @@ import argparse
 
 import numpy as np
 
-from goldimask.bench.select import FAMILIES, SELECTORS, instance
 from goldimask.objective import Support
 from goldimask.select import select_reveal
-from goldimask.select.diagnostics import negative_share
+from instances import FAMILIES, instance
+from selection import SELECTORS
 
 PHI = Support()
 
@@ -65,7 +65,7 @@ def against_greedy(n: int) -> None:
                 / greedy.value
                 for name in names
             ]
-            shown = [*cells, negative_share(greedy.gains)]
+            shown = [*cells, np.mean(greedy.gains < 0)]
             print(f"{family}, {budget}".ljust(14) + "".join(f"{x:.3f}".rjust(12) for x in shown))
 
 

@@ -96,14 +96,13 @@ def register() -> None:
 
 
 def main(steps: int = 20) -> list[float]:
-    """Train a small random model on one batch of generated problems; returns the losses."""
+    """Tune the embedded model on one batch of generated problems; returns the losses."""
+    from goldimask.backbones import load_backbone
     from goldimask.config import DataSection
     from goldimask.data.batches import make_batch
     from goldimask.data.examples import load_examples
-    from goldimask.tiny.pretrain import new_backbone
-    from goldimask.tiny.recipe import ModelSection
 
-    backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=0)
+    backbone = load_backbone("tiny")
     examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=8), backbone)
     batch = make_batch(examples, backbone.pad_id)
     step = MaskedStep(method("plugin_method:EASY_FIRST"), backbone.scorer)

@@ -3,7 +3,8 @@
 Names are looked up with aliases and a "did you mean"; a target may be given lazily as
 `"module:attribute"`, so that listing names imports nothing heavy. Other packages add entries
 through the entry point group `goldimask.plugins` (a callable that registers things when called),
-and recipes may name `module:attribute` directly.
+and recipes may name `module:attribute` directly. What the package itself adds from an outer room is
+in `BUILTIN`: it needs no metadata, so it is found from a source folder as well as from a wheel.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from typing import Any, Generic, TypeVar
 from goldimask.errors import GoldimaskError, nearest
 
 T = TypeVar("T")
+BUILTIN = {  # kind of registry -> a function that is given the registry and adds to it
+    "corpus": "goldimask.tiny.registration:add_corpora",
+    "task": "goldimask.tiny.registration:add_tasks",
+}
 _plugins_loaded = False
 
 
@@ -67,6 +72,7 @@ class Registry(Generic[T]):
         self.kind = kind
         self._entries: dict[str, Entry[T]] = {}
         self._aliases: dict[str, str] = {}
+        self._builtin = BUILTIN.get(kind)
 
     def add(
         self,
@@ -95,7 +101,7 @@ class Registry(Generic[T]):
 
     def entry(self, name: str, where: str = "") -> Entry[T]:
         """Find by name, alias or `module:attribute`; `where` is the recipe key for the message."""
-        load_plugins()
+        self._complete()
         name = self._aliases.get(name, name)
         if name in self._entries:
             return self._entries[name]
@@ -108,13 +114,20 @@ class Registry(Generic[T]):
         return self.entry(name, where).load()
 
     def names(self) -> list[str]:
-        load_plugins()
+        self._complete()
         return list(self._entries)
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        load_plugins()
+        self._complete()
         return iter(self._entries.values())
 
     def __contains__(self, name: str) -> bool:
-        load_plugins()
+        self._complete()
         return name in self._entries or name in self._aliases
+
+    def _complete(self) -> None:
+        """Before a name is looked up: what outer rooms and other packages add."""
+        builtin, self._builtin = self._builtin, None
+        if builtin is not None:
+            import_target(builtin)(self)
+        load_plugins()

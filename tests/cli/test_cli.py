@@ -27,7 +27,7 @@ def test_help_imports_nothing_heavy() -> None:
         "from typer.testing import CliRunner\n"
         "run = CliRunner().invoke\n"
         "assert run(app, ['--help']).exit_code == 0\n"
-        "for verb in ('train', 'demo', 'eval', 'pretrain', 'list', 'bench'):\n"
+        "for verb in ('train', 'demo', 'eval', 'list', 'bench'):\n"
         "    result = run(app, [verb, '--help'])\n"
         "    assert result.exit_code == 0, (verb, result.output)\n"
         "heavy = {'torch', 'transformers', 'numba', 'peft', 'datasets', 'scipy', 'matplotlib'}\n"
@@ -39,7 +39,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_help_names_every_verb() -> None:
     text = goldimask("--help").stdout
-    for verb in ("train", "eval", "demo", "pretrain", "list", "bench", "decode", "merge", "score"):
+    for verb in ("train", "eval", "demo", "list", "bench", "decode", "merge", "score"):
         assert verb in text
 
 

@@ -33,9 +33,10 @@ def test_wheel_holds_every_module_and_asset(wheel: Path) -> None:
         if p.is_file() and "__pycache__" not in p.parts
     }
     assert wanted <= names, sorted(wanted - names)
-    for name in ("tiny", "tiny-b", "tiny-dream"):
-        assert f"goldimask/assets/{name}/model/model.safetensors" in names
-        assert f"goldimask/assets/{name}/model/tokenizer.json" in names
+    assert "goldimask/assets/tiny/model/model.safetensors" in names
+    assert "goldimask/assets/tiny/model/tokenizer.json" in names
+    assert sum(n.endswith(".safetensors") for n in names) == 1  # the other models stay in a clone
+    assert wheel.stat().st_size < 6e6
     assert "goldimask/assets/recipes/tiny-goldimask-d.yaml" in names
     assert any(n.startswith("goldimask/report/templates/") for n in names)
     assert "goldimask/py.typed" in names
@@ -80,3 +81,6 @@ def test_installed_wheel_runs_without_the_source(wheel: Path, tmp_path: Path) ->
     words += ["data.limit=30", "data.validation=6", "global_batch_size=8", "output=run"]
     run("-m", "goldimask", "train", "tiny-goldimask-d", *words)
     assert (tmp_path / "run" / "adapter" / "adapter_model.safetensors").is_file()
+    missing = [python, "-m", "goldimask", "inspect-model", "tiny-b"]
+    done = subprocess.run(missing, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert done.returncode != 0 and "ships with the repository" in done.stderr

@@ -80,23 +80,31 @@ class Backbone:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a named backbone is found: a Hub repository, or a folder inside the package."""
+    """Where a named backbone is found: on the Hub, in the package, or in a clone of its code."""
 
     hub: str = ""
-    asset: str = ""
+    asset: str = ""  # a folder inside the package
+    clone: str = ""  # a folder of the repository that the wheel leaves out
 
     def folder(self) -> Path | None:
-        """The embedded folder, if that is where it is."""
-        return Path(str(files("goldimask"))) / self.asset if self.asset else None
+        """The folder on this machine, if that is where it is."""
+        package = Path(str(files("goldimask")))
+        if self.clone:
+            return package.parents[1] / self.clone  # the package is in the clone's src/
+        return package / self.asset if self.asset else None
 
 
 BACKBONES: Registry[Source] = Registry("backbone")
 BACKBONES.add(
     "tiny", Source(asset="assets/tiny/model"), summary="Embedded model for CPU, LLaDA family"
 )
-BACKBONES.add("tiny-b", Source(asset="assets/tiny-b/model"), summary="The same from another seed")
 BACKBONES.add(
-    "tiny-dream", Source(asset="assets/tiny-dream/model"), summary="Embedded, Dream family"
+    "tiny-b", Source(clone="models/tiny-b/model"), summary="The same from another seed; in a clone"
+)
+BACKBONES.add(
+    "tiny-dream",
+    Source(clone="models/tiny-dream/model"),
+    summary="The same in Dream's layout; in a clone",
 )
 BACKBONES.add("llada-8b-instruct", Source(hub="GSAI-ML/LLaDA-8B-Instruct"), summary="LLaDA, 8B")
 BACKBONES.add("llada-1.5", Source(hub="GSAI-ML/LLaDA-1.5"), summary="LLaDA 1.5, 8B")

@@ -70,6 +70,11 @@ def find_folder(name_or_path: str | Path, weights: bool = True) -> tuple[Path, s
         asset = source.folder()
         if asset is None:
             return download(source.hub, weights), text
+        if source.clone and not asset.is_dir():
+            raise GoldimaskError(
+                f"backbone '{text}' ships with the repository, not with the installed package; "
+                f"clone it and give the folder {source.clone}, or use 'tiny'"
+            )
         if not asset.is_dir():
             raise GoldimaskError(f"backbone '{text}': {source.asset} is not in this installation")
         return asset, text

@@ -1,6 +1,6 @@
 """Training cost of every row relative to Vanilla: CPU time of a step, measured in one process.
 
-    all methods in turn on one batch and its draws, minimum over the rounds (`bench/step.py`)
+    all methods in turn on one batch and its draws, minimum over the rounds (`train/cost.py`)
 
 Rows that differ only in an exponent or a cap cost the same; each is timed all the same, so that the
 spread of such rows shows how exact the figures are.
@@ -47,12 +47,12 @@ def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
 
 
 def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
-    from goldimask.bench.step import run_rounds
     from goldimask.build import build_method
     from goldimask.campaign.cell import trainable
     from goldimask.campaign.data import to_examples, training_rows
     from goldimask.data.batches import make_batch
     from goldimask.processes import torch_threads
+    from goldimask.train.cost import run_rounds
     from goldimask.train.layers import resolve_layer
 
     seed = lab.seeds[0]

@@ -18,8 +18,8 @@ from goldimask.config import DataSection
 from goldimask.data.examples import DataReport, load_pairs, to_example
 from goldimask.data.rows import to_pair
 from goldimask.errors import GoldimaskError
-from goldimask.tiny import CORPORA, TASKS, corpus, test_set
-from goldimask.tiny.tasks import as_row
+from goldimask.tiny.corpora import GENERATED, Flaws, as_row, corpus, flawed, tiny_1k
+from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
 from goldimask.types import Example
 
 HELDOUT_SEED = 7919  # of the held-out problems; test sets use 0
@@ -30,15 +30,15 @@ Row = dict[str, Any]
 def training_rows(name: str, n: int, seed: int, eta: float | None = None) -> list[Row]:
     """Rows with `prompt` and `response`; `eta` replaces the corpus's own share of wrong results."""
     if eta is not None:
-        return [dict(row) for row in CORPORA.get(flawed_corpus(name))(n, seed, eta=eta)]
-    if name in CORPORA:
+        return [dict(row) for row in GENERATED[flawed_corpus(name)](n, seed, eta=eta)]
+    if name in GENERATED:
         return [dict(row) for row in corpus(name, n, seed)]
     return other_rows(name, n)
 
 
 def flawed_corpus(name: str) -> str:
     """The name itself, if its rows count their wrong results."""
-    if name not in CORPORA or "wrong" not in corpus(name, 1, 0)[0]:
+    if name not in GENERATED or "wrong" not in corpus(name, 1, 0)[0]:
         raise GoldimaskError(f"eta: corpus '{name}' has no wrong results; 'tiny-1k-labels' has")
     return name
 
@@ -48,8 +48,6 @@ def clean_rows(name: str, n: int, seed: int) -> list[Row] | None:
     rows = training_rows(name, n, seed)
     if not rows or "wrong" not in rows[0]:
         return None
-    from goldimask.tiny.corpora import tiny_1k
-
     words = len(rows[0]["identifiers"].split())
     return [dict(row) for row in tiny_1k(n, seed, eta=0.0, identifiers=words)]
 
@@ -57,13 +55,10 @@ def clean_rows(name: str, n: int, seed: int) -> list[Row] | None:
 @lru_cache(maxsize=16)
 def heldout_rows(name: str, n: int) -> list[Row]:
     """Rows that are never trained on."""
-    if name not in CORPORA:
+    if name not in GENERATED:
         return other_rows(name, n, last=True)
-    from goldimask.tiny.corpora import Flaws, flawed
-
-    families = TASKS.names()
-    each = -(-n // len(families))
-    sets = [test_set(task, each, HELDOUT_SEED) for task in families]
+    each = -(-n // len(PROBLEM_FAMILIES))
+    sets = [test_set(family, each, HELDOUT_SEED) for family in PROBLEM_FAMILIES]
     rows = [as_row(p) for turn in zip(*sets, strict=True) for p in turn][:n]
     words = len(corpus(name, 1, 0)[0].get("identifiers", "").split())
     return [dict(row) for row in flawed(rows, Flaws(0.0, words), HELDOUT_SEED)]

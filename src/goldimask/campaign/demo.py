@@ -94,9 +94,9 @@ def scored(
     """Accuracy and steps of one model on every tiny task, from the cache when nothing changed."""
     from goldimask.console import progress
     from goldimask.eval.run import evaluate
-    from goldimask.eval.tasks.tiny import families
+    from goldimask.tiny.families import PROBLEM_FAMILIES
 
-    tasks = [f"tiny-{family}" for family in families()]
+    tasks = [f"tiny-{family}" for family in PROBLEM_FAMILIES]
     file = folder / "eval" / f"{name}.json"
     key = fingerprint(where, settings)
     if file.is_file():

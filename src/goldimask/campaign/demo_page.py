@@ -20,7 +20,7 @@ from goldimask.report.run_report import make_report, write_files, write_html
 from goldimask.report.runs import read_run
 from goldimask.report.step_page import steps_section
 from goldimask.runs import load_run
-from goldimask.tiny import test_set
+from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
 
 SHOWN = ("vanilla", "lift-2", "agdo", "random-waterfill", "goldimask-d", "goldimask-r")
 CURVES = {"loss": "loss", "held-out loss": "eval_loss", "n_eff / n": "n_eff_ratio"}
@@ -69,9 +69,8 @@ def one_step(backbone: Any, s: DemoSettings) -> list[dict[str, Any]]:
 def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
     """Two test problems decoded by every model."""
     from goldimask.decoding import decode
-    from goldimask.eval.tasks.tiny import families
 
-    names = list(families())[:2]
+    names = list(PROBLEM_FAMILIES)[:2]
     problems = [test_set(name, 1)[0] for name in names]
     records = []
     for label, where in runs.items():
@@ -84,10 +83,10 @@ def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
             decode(backbone, prompts, length=s.length, tau=s.tau, block=s.block),
             strict=True,
         ):
-            task = families()[name]
-            found = task.extract(made.text)
+            family = PROBLEM_FAMILIES[name]
+            found = family.extract(made.text)
             verdict = {
-                "correct": found is not None and bool(task.check(problem, found)),
+                "correct": family.check(problem, found),
                 "extracted": found,
                 "answer": problem.answer,
             }

@@ -180,9 +180,9 @@ def tasks_of(lab: Lab) -> tuple[str, ...]:
     """Evaluation tasks by name."""
     if lab.judging.tasks:
         return lab.judging.tasks
-    from goldimask.eval.tasks.tiny import PREFIX, families
+    from goldimask.tiny.families import PROBLEM_FAMILIES
 
-    return tuple(f"{PREFIX}{name}" for name in families())
+    return tuple(f"tiny-{family}" for family in PROBLEM_FAMILIES)
 
 
 def shard(lab: Lab, seed: int) -> tuple[int, int]:

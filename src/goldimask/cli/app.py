@@ -20,10 +20,6 @@ app = typer.Typer(
     help="Fine-tune masked diffusion language models: choose what to reveal, weigh what remains.",
     epilog="Add `--debug` to any command for a traceback. Start with `goldimask demo`.",
 )
-bench_app = typer.Typer(
-    no_args_is_help=True, help="Measure speed and memory, as ratios in one run."
-)
-app.add_typer(bench_app, name="bench")
 
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")

@@ -68,6 +68,14 @@ def tasks(as_json: JsonFlag = False) -> None:
 
 
 @list_app.command()
+def corpora(as_json: JsonFlag = False) -> None:
+    """Corpora that a recipe can name under `data.corpus`."""
+    from goldimask.data.corpora import CORPORA
+
+    _emit_rows("corpora", [{"name": e.name, "summary": e.summary} for e in CORPORA], as_json)
+
+
+@list_app.command()
 def recipes(as_json: JsonFlag = False) -> None:
     """Recipes inside the package, and those in ./recipes."""
     from goldimask.config import packaged_recipes
@@ -92,7 +100,7 @@ def _or_dash(value: Any) -> str:
 
 
 def _source(source: Any) -> str:
-    return getattr(source, "hub", "") or ("embedded" if getattr(source, "asset", "") else "")
+    return source.hub or ("embedded" if source.asset else source.clone)
 
 
 def _first_comment(file: Path) -> str:

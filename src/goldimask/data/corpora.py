@@ -46,25 +46,8 @@ class Corpus:
     split: str = "train"
 
 
-# a corpus, or a function that returns ready rows
+# a corpus, or a function that returns ready rows (the tiny world's: `goldimask.tiny.corpora`)
 CORPORA: Registry[Corpus | Callable[[], list[dict[str, Any]]]] = Registry("corpus")
-
-
-@CORPORA.register("tiny-sft")
-def tiny_sft() -> list[dict[str, Any]]:
-    """1,000 generated problems for the embedded backbone, harder than its pretraining."""
-    from goldimask.tiny import corpus
-
-    return [dict(row) for row in corpus("tiny-sft")]
-
-
-for _name, _summary in (
-    ("tiny-1k", "1,000 generated problems with wrong labels and random identifiers"),
-    ("tiny-12k", "12,000 generated problems with wrong labels and random identifiers"),
-    ("tiny-1k-clean", "tiny-1k without the wrong labels"),
-    ("tiny-1k-labels", "tiny-1k without the identifiers"),
-):
-    CORPORA.add(_name, f"goldimask.tiny.corpora:{_name.replace('-', '_')}", summary=_summary)
 
 
 def tagged(question: str, trace: str, answer: str) -> dict[str, Any]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from goldimask.errors import GoldimaskError, nearest
@@ -21,22 +21,53 @@ DRAWING = ("randomized", "practical", "random")
 Engine = Literal["auto", "numba", "torch", "oracle"]
 ENGINES = ("auto", "numba", "torch", "oracle")
 Rng = np.random.Generator
+Array = ArrayLike | Tensor
+One = np.ndarray[tuple[int, int], Any] | Sequence[Sequence[float]]
+Many = np.ndarray[tuple[int, int, int], Any] | Sequence[Sequence[Sequence[float]]]
 
 
+class Options(TypedDict, total=False):
+    """The keyword arguments of `select_reveal`."""
+
+    active: Array | None
+    engine: Engine
+    threads: int | None
+    swap: oracle.Swap
+    swaps: int | None
+
+
+@overload
 def select_reveal(
-    attention: Any,
-    priority: Any,
-    budget: Any,
+    attention: One, priority: Array, budget: int, selector: str = ...,
+    support: Support | Mapping[str, Any] | None = ..., rng: Rng | Sequence[Rng] | None = ...,
+    **options: Unpack[Options],
+) -> Selection: ...  # fmt: skip
+@overload
+def select_reveal(
+    attention: Many, priority: Array, budget: Array, selector: str = ...,
+    support: Support | Mapping[str, Any] | None = ..., rng: Rng | Sequence[Rng] | None = ...,
+    **options: Unpack[Options],
+) -> list[Selection]: ...  # fmt: skip
+@overload
+def select_reveal(
+    attention: Tensor, priority: Array, budget: Array, selector: str = ...,
+    support: Support | Mapping[str, Any] | None = ..., rng: Rng | Sequence[Rng] | None = ...,
+    **options: Unpack[Options],
+) -> Selection | list[Selection]: ...  # fmt: skip
+def select_reveal(
+    attention: Array,
+    priority: Array,
+    budget: Array,
     selector: str = "greedy",
     support: Support | Mapping[str, Any] | None = None,
     rng: Rng | Sequence[Rng] | None = None,
     *,
-    active: Any = None,
+    active: Array | None = None,
     engine: Engine = "auto",
     threads: int | None = None,
     swap: oracle.Swap = "decoupled",
     swaps: int | None = None,
-) -> Any:
+) -> Selection | list[Selection]:
     """Choose which candidates to reveal: maximise F(R) under a budget.
 
     Args:
@@ -150,8 +181,8 @@ def read_support(spec: Mapping[str, Any] | Support | None, where: str) -> Suppor
 
 
 def arrays(
-    attention: Any, priority: Any, active: Any, single: bool
-) -> tuple[Any, NDArray[np.float64], NDArray[np.bool_]]:
+    attention: Array, priority: Array, active: Array | None, single: bool
+) -> tuple[NDArray[np.float32] | Tensor, NDArray[np.float64], NDArray[np.bool_]]:
     """attention [B, N, N] float32 (numpy, or a tensor), priority [B, N] float64, mask [B, N]."""
     if isinstance(attention, Tensor):
         a = attention.detach().float()
@@ -179,7 +210,7 @@ def arrays(
     return a, np.where(mask, lam, 0.0), mask
 
 
-def read_active(active: Any, shape: tuple[int, ...], single: bool) -> NDArray[np.bool_]:
+def read_active(active: Array | None, shape: tuple[int, ...], single: bool) -> NDArray[np.bool_]:
     if active is None:
         return np.ones(shape, dtype=bool)
     given = active.cpu().numpy() if isinstance(active, Tensor) else np.asarray(active)
@@ -195,7 +226,7 @@ def read_active(active: Any, shape: tuple[int, ...], single: bool) -> NDArray[np
     return given
 
 
-def check_budgets(budget: Any, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+def check_budgets(budget: Array, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     given = budget.cpu().numpy() if isinstance(budget, Tensor) else np.asarray(budget)
     if given.size and not np.issubdtype(given.dtype, np.integer):
         raise GoldimaskError(f"budget: must be whole numbers, got {given.dtype}")
@@ -229,7 +260,7 @@ def check_tensor(a: Tensor, mask: NDArray[np.bool_], single: bool) -> None:
         check_attention(a.cpu().numpy(), mask, single)
 
 
-def where(index: Sequence[Any], single: bool) -> str:
+def where(index: Sequence[int], single: bool) -> str:
     """An index as the caller wrote the array: without the batch when there was none."""
     numbers = [int(k) for k in (index[1:] if single else index)]
     return str(numbers[0]) if len(numbers) == 1 else str(tuple(numbers))

@@ -305,8 +305,3 @@ def solve(
     if selector == "randomized":
         return run_sampled(p, budget, seed)
     return run_practical(p, budget, seed, swap, swaps)
-
-
-def greedy(attention: ArrayLike, priority: ArrayLike, budget: int, support: Support) -> Selection:
-    """D, on arrays."""
-    return run_greedy(problem(attention, priority, support), budget)

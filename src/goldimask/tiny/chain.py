@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from goldimask.tiny.arithmetic import LIMIT, apply, draw_step
-from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
+from goldimask.tiny.problem import Draft, Level, ProblemFamily, Sizes, pick
 
 SIZES = Sizes(easy=(1, 7), hard=(6, 11), shifted=(9, 10))
 ORDINALS = (
@@ -46,7 +46,7 @@ def prompt(start: int, steps: list[Step], style: int) -> str:
     return f"begin with {start}, {body}. what is left?"
 
 
-TASK = Task(
+FAMILY = ProblemFamily(
     name="chain",
     summary="A start number and 9-10 additions and subtractions, one line each.",
     draft=draft,

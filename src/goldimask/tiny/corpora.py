@@ -1,5 +1,6 @@
-"""Fine-tuning corpora with flaws, so that it matters which tokens are supervised.
+"""Fine-tuning corpora: solved problems, plain or with flaws so that it matters what is supervised.
 
+    tiny-sft            hard problems of every family in turn, all with wordy prompts
     tiny-1k, tiny-12k   the problems of `tiny-sft` with two flaws:
         wrong labels    the last number of each line of the trace is, with probability eta = 0.15,
                         another one; the rest of the trace stays as it was, so the line contradicts
@@ -19,17 +20,19 @@ they are disjoint from every test set.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, nearest
 from goldimask.keys import Keys, Stream, content_id
+from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
-from goldimask.tiny.problem import Split
-from goldimask.tiny.tasks import Row, mixed
+from goldimask.tiny.problem import Problem, Split
 
+Row = dict[str, str]  # prompt, response, answer, task; flawed rows also wrong, identifiers
 ETA, COUNT = 0.15, 3
 _NUMBER = re.compile(r"\d+")
 _PARTS = re.compile(r"(<reasoning>\n)(.*?)(\n</reasoning>\n<answer> )(.*?)( </answer>)", re.DOTALL)
@@ -47,6 +50,11 @@ class Flaws:
             raise GoldimaskError(f"eta: {self.eta} must be a probability")
         if self.identifiers < 0:
             raise GoldimaskError(f"identifiers: {self.identifiers} must not be negative")
+
+
+def tiny_sft(n: int = 1000, seed: int = 0) -> list[Row]:
+    """1,000 rows as they should be: hard problems of every family, all with wordy prompts."""
+    return mixed(Split.SFT, n, seed)
 
 
 def tiny_1k(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
@@ -67,6 +75,42 @@ def tiny_1k_clean(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
 def tiny_1k_labels(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
     """The rows of tiny-1k without the identifiers; 15 % of the results are wrong."""
     return tiny_1k(n, seed, **{"identifiers": 0, **flaws})
+
+
+GENERATED: dict[str, Callable[..., list[Row]]] = {
+    "tiny-sft": tiny_sft,
+    "tiny-1k": tiny_1k,
+    "tiny-12k": tiny_12k,
+    "tiny-1k-clean": tiny_1k_clean,
+    "tiny-1k-labels": tiny_1k_labels,
+}
+
+
+def corpus(name: str = "tiny-sft", n: int = 1000, seed: int = 0) -> list[Row]:
+    """Training rows of a named corpus; a longer one starts with the shorter."""
+    if name not in GENERATED:
+        raise GoldimaskError(f"unknown generated corpus '{name}'; {nearest(name, GENERATED)}")
+    if n < 0:
+        raise GoldimaskError(f"corpus '{name}': n = {n} is negative; ask for 0 or more rows")
+    return GENERATED[name](n, seed)
+
+
+def mixed(split: Split, n: int, seed: int) -> list[Row]:
+    """`n` rows, the families in turn."""
+    families = PROBLEM_FAMILIES.values()
+    each = [family.problems(-(-n // len(families)), seed, split) for family in families]
+    turns = [problem for turn in zip(*each, strict=True) for problem in turn]
+    return [as_row(problem) for problem in turns[:n]]
+
+
+def as_row(problem: Problem) -> Row:
+    """The columns of a training row."""
+    return {
+        "prompt": problem.prompt,
+        "response": problem.response,
+        "answer": problem.answer,
+        "task": problem.task,
+    }
 
 
 def flawed(rows: list[Row], flaws: Flaws, seed: int = 0) -> list[Row]:

@@ -70,7 +70,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Task:
+class ProblemFamily:
     """A family of problems with its checker."""
 
     name: str
@@ -95,7 +95,7 @@ class Task:
             draft = self.draft(rng, level)
             if is_test(self.name, draft.content) == (split is Split.TEST):
                 return Problem(self.name, draft.prompt, frame(draft), draft.answer, draft.content)
-        raise GoldimaskError(f"task '{self.name}': no problem for the {split} side; report this")
+        raise GoldimaskError(f"family '{self.name}': no problem for the {split} side; report this")
 
     def problems(self, n: int, seed: int = 0, split: Split | str = Split.TEST) -> list[Problem]:
         """`n` distinct problems; a longer list starts with the shorter one."""
@@ -106,7 +106,7 @@ class Task:
             problem = self.problem(seed, index, split)
             found.setdefault(problem.key, problem)
         raise GoldimaskError(
-            f"task '{self.name}': has fewer than {n} distinct problems; ask for less"
+            f"family '{self.name}': has fewer than {n} distinct problems; ask for less"
         )
 
     def extract(self, text: str) -> str | None:

@@ -14,7 +14,7 @@ import string
 import numpy as np
 
 from goldimask.tiny.arithmetic import LIMIT, apply, draw_step
-from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
+from goldimask.tiny.problem import Draft, Level, ProblemFamily, Sizes, pick
 
 SIZES = Sizes(easy=(1, 4), hard=(3, 6), shifted=(4, 5))
 LETTERS = tuple(string.ascii_lowercase)
@@ -69,7 +69,7 @@ def line(
     return f"now {target} is {source}, so {left} {symbol} {right} makes {result}."
 
 
-TASK = Task(
+FAMILY = ProblemFamily(
     name="program",
     summary="Two inputs and 4-5 assignments, evaluated line by line.",
     draft=draft,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from goldimask.tiny.arithmetic import LIMIT
-from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
+from goldimask.tiny.problem import Draft, Level, ProblemFamily, Sizes, pick
 
 SIZES = Sizes(easy=(2, 5), hard=(5, 8), shifted=(7, 7))
 
@@ -40,7 +40,7 @@ def spaced(numbers: list[int]) -> str:
     return " ".join(map(str, numbers))
 
 
-TASK = Task(
+FAMILY = ProblemFamily(
     name="sort",
     summary="Selection sort of 7 numbers with the remaining list in each line.",
     draft=draft,

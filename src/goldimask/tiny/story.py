@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goldimask.tiny.arithmetic import LARGEST, LIMIT
-from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
+from goldimask.tiny.problem import Draft, Level, ProblemFamily, Sizes, pick
 
 NAMES = ("tom", "ann", "sam", "eva", "max", "zoe", "leo", "mia", "ben", "ida", "tim", "joy")
 THINGS = ("apples", "books", "coins", "stones", "shells", "cards", "pears", "pens")
@@ -101,7 +101,7 @@ def prompt(
     )
 
 
-TASK = Task(
+FAMILY = ProblemFamily(
     name="story",
     summary="A word problem about two people over six days.",
     draft=draft,

@@ -13,7 +13,7 @@ from itertools import permutations
 
 import numpy as np
 
-from goldimask.tiny.problem import Draft, Level, Sizes, Task, pick
+from goldimask.tiny.problem import Draft, Level, ProblemFamily, Sizes, pick
 
 SIZES = Sizes(easy=(3, 8), hard=(7, 10), shifted=(6, 8))  # blanks
 
@@ -74,7 +74,7 @@ def rows(cells: list[str]) -> str:
     return " / ".join(" ".join(cells[i : i + 4]) for i in range(0, 16, 4))
 
 
-TASK = Task(
+FAMILY = ProblemFamily(
     name="sudoku",
     summary="Sudoku 4x4 with 6-8 blanks, row by row.",
     draft=draft,

@@ -10,11 +10,10 @@ both. The template honours `add_generation_prompt`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
-from goldimask.tiny.tasks import TASKS
 
 EOS = "<|endoftext|>"
 
@@ -64,7 +63,7 @@ MAX_LENGTH = 512
 
 def vocabulary(family: str = "llada") -> list[str]:
     """Every token in the order of its id: specials, tags, signs, numbers, words."""
-    named = {word for entry in TASKS for word in entry.load().words}
+    named = {word for problems in PROBLEM_FAMILIES.values() for word in problems.words}
     words = sorted({*named, *IDENTIFIERS, OPENING})
     roles = ("user", "assistant", "system")
     fixed = (
@@ -116,8 +115,3 @@ def build_tokenizer(family: str = "llada") -> Any:
         model_max_length=MAX_LENGTH,
         padding_side="right",
     )
-
-
-def save_tokenizer(folder: Path | str) -> None:
-    """Write tokenizer.json, tokenizer_config.json and the chat template."""
-    build_tokenizer().save_pretrained(str(folder))

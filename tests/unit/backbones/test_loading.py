@@ -17,8 +17,10 @@ from transformers import PreTrainedTokenizerFast
 import goldimask.backbones.hub as hub
 from builders import LLADA_TEMPLATE, WRITERS, write_dream, write_llada, write_llada_tokenizer
 from goldimask.backbones import BACKBONES, Backbone, load_backbone, new_llada, save_backbone
+from goldimask.backbones.base import Source
 from goldimask.backbones.liger import fused_loss
 from goldimask.errors import GoldimaskError
+from goldimask.registry import Registry
 from restated import read, restated_logits
 
 IDS = torch.arange(24).view(2, 12)
@@ -176,7 +178,16 @@ def test_registered_names() -> None:
     assert BACKBONES.names()[:6] == [*tiny, "llada-8b-instruct", "llada-1.5", "dream-7b-instruct"]
     for name in tiny:
         asset = BACKBONES.get(name).folder()
-        assert asset is not None and asset.parts[-3:] == ("assets", name, "model")
+        room = "assets" if name == "tiny" else "models"
+        assert asset is not None and asset.parts[-3:] == (room, name, "model")
+
+
+def test_a_model_of_the_clone_is_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an installed wheel the name leads to a message, not to the Hub."""
+    elsewhere = Source(clone="models/nowhere/model")
+    monkeypatch.setattr(Registry, "get", lambda self, name, where="": elsewhere)
+    with pytest.raises(GoldimaskError, match=r"'tiny-b' ships with the repository"):
+        load_backbone("tiny-b")
 
 
 def test_record(backbone: Backbone, family: str) -> None:

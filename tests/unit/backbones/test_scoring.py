@@ -18,7 +18,6 @@ from goldimask.backbones.scoring import (
     chunk_rows,
     score_positions,
 )
-from goldimask.bench.memory import bench_memory
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal
 
@@ -184,11 +183,3 @@ def test_mistakes_are_named(backbone: Backbone) -> None:
     with pytest.raises(GoldimaskError, match="2-D"):
         mask = torch.ones(1, 1, 4, 4, dtype=torch.bool)
         backbone.model(ids, attention_mask=mask, tap_layer=0, tap_received=True)
-
-
-def test_memory_ratio() -> None:
-    """The figure of `goldimask bench memory`, at a size that suits a test."""
-    result = bench_memory(vocab=8192, length=256, width=32, layers=1, budget_mb=1.5)
-    assert result["ratio"] >= 4.0, result
-    assert result["difference"] < 1e-4
-    assert set(result) >= {"full_logits_mb", "rows_mb", "ratio"}

@@ -10,8 +10,8 @@ import pytest
 from goldimask.config import DataSection
 from goldimask.data.examples import DataReport, load_pairs
 from goldimask.errors import GoldimaskError
-from goldimask.tiny import TASKS, corpus, test_set
-from goldimask.tiny.corpora import Flaws, flawed, tiny_1k
+from goldimask.tiny.corpora import Flaws, corpus, flawed, tiny_1k
+from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
 
 NUMBER = re.compile(r"\d+")
@@ -70,7 +70,7 @@ def test_wrong_numbers_stay_within_the_row_and_are_wrong() -> None:
             assert old[:-1] == new[:-1]
             if old:
                 assert old[-1] != new[-1] and min(numbers) <= int(new[-1]) <= max(numbers)
-        task = TASKS.get(row["task"])
+        task = PROBLEM_FAMILIES[row["task"]]
         assert task.extract(spoilt["response"]) != row["answer"] == spoilt["answer"]
 
 
@@ -81,7 +81,7 @@ def test_same_seed_same_rows_and_a_longer_corpus_begins_with_the_shorter() -> No
 
 def test_disjoint_from_the_test_side() -> None:
     train = {r["prompt"] for r in corpus("tiny-1k", 500, 0)}
-    for name in TASKS.names():
+    for name in list(PROBLEM_FAMILIES):
         assert not train & {p.prompt for p in test_set(name, 100, 0)}
 
 

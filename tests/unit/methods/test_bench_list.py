@@ -1,4 +1,4 @@
-"""`goldimask list` and `goldimask bench step`: one JSON object, the promised keys."""
+"""`goldimask list` and `goldimask bench`: one JSON object, the promised keys."""
 
 from __future__ import annotations
 
@@ -61,14 +61,15 @@ def test_listing_methods_does_not_load_torch():
     assert done.returncode == 0, done.stderr
 
 
-def test_bench_step_record():
-    from goldimask.bench.step import bench_step
-    from goldimask.tiny.pretrain import new_backbone
-    from goldimask.tiny.recipe import ModelSection
+def test_bench_record():
+
+    from goldimask.train.cost import step_costs
+    from pretraining.model import new_backbone
+    from pretraining.recipe import ModelSection
 
     backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=0)
     names = ["cart", "agdo", "goldimask-d", "goldimask-a"]
-    result = bench_step(backbone, names, rounds=2, batch_size=4, batches=1)
+    result = step_costs(backbone, names, rounds=2, batch_size=4, batches=1)
     json.dumps(result, allow_nan=False)
     assert list(result["methods"]) == ["vanilla", *names]
     vanilla, d = result["methods"]["vanilla"], result["methods"]["goldimask-d"]
@@ -82,6 +83,6 @@ def test_bench_step_record():
     assert not any(p.grad is not None and p.grad.isnan().any() for p in backbone.model.parameters())
 
 
-def test_bench_step_names_an_unknown_method():
-    result = CliRunner().invoke(app, ["bench", "step", "--methods", "goldimask-z", "--json"])
+def test_bench_names_an_unknown_method():
+    result = CliRunner().invoke(app, ["bench", "--methods", "goldimask-z", "--json"])
     assert result.exit_code != 0

@@ -26,8 +26,8 @@ def world():
     from goldimask.config import DataSection
     from goldimask.data.batches import make_batch
     from goldimask.data.examples import load_examples
-    from goldimask.tiny.pretrain import new_backbone
-    from goldimask.tiny.recipe import ModelSection
+    from pretraining.model import new_backbone
+    from pretraining.recipe import ModelSection
 
     backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=3)
     examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=200), backbone)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from goldimask.bench.select import FAMILIES, bench_select, heap, instance
 from goldimask.errors import GoldimaskError
 from goldimask.objective import Support, marginals, value
 from goldimask.select import kernels, swaps
 from goldimask.select.engine import Rules, Task, lay_out, maximise, run
+from instances import FAMILIES, instance
+from selection import heap
 
 
 def start(n: int, family: str = "real", budget: int | None = None):
@@ -103,63 +101,6 @@ def test_compiled_kernels_are_valid_for_all_sources_or_none():
     index = kernels.gain32._cache._cache_file
     assert index._source_stamp == kernels.STAMP
     assert len(kernels.STAMP) == 32
-
-
-def test_bench_compares_all_engines():
-    result = bench_select(sizes=(24,), shares=(0.5,), rounds=1)
-    rows = result["rows"]
-    assert {r["engine"] for r in rows} == {"naive", "torch", "heap", "numba"}
-    assert {r["selector"] for r in rows} == {"greedy", "randomized", "twin", "practical"}
-    assert all(r["same_set"] for r in rows)
-    for key in ("selector", "engine", "n", "budget", "seconds", "evaluations", "same_set"):
-        assert all(key in r for r in rows)
-    big = bench_select(sizes=(40,), shares=(0.5,), rounds=1, full=30)["rows"]
-    dense = [r for r in big if r["engine"] in ("naive", "torch")]
-    assert dense and all(r["extrapolated"] and r["same_set"] is None for r in dense)
-
-
-def test_bench_says_what_it_compared(monkeypatch):
-    from goldimask.bench import select as bench
-
-    monkeypatch.setattr(bench, "ORACLE", 20)
-    rows = bench_select(sizes=(40,), shares=(0.5,), rounds=1)["rows"]
-    fast = [r for r in rows if r["engine"] == "numba"]
-    assert {r["reference"] for r in fast} == {"torch"} and all(r["same_set"] for r in rows)
-    rows = bench_select(sizes=(40,), shares=(0.5,), rounds=1, full=30)["rows"]
-    fast = {r["selector"]: r for r in rows if r["engine"] == "numba"}
-    assert fast["greedy"]["reference"] == "heap" and fast["greedy"]["same_set"]
-    for selector in ("randomized", "twin", "practical"):
-        assert fast[selector]["same_set"] is None and fast[selector]["reference"] is None
-    for selector in ("greedy", "randomized"):
-        assert fast[selector]["audited"] == 12 and fast[selector]["audit"]
-
-
-def test_the_audit_finds_a_wrong_choice():
-    from goldimask.bench.select import SEED, audit
-    from goldimask.select.base import Selection
-
-    attention, priority = instance("real", 40)
-    for selector in ("greedy", "randomized"):
-        task = Task(attention, np.arange(40), priority, 20, SEED)
-        found = run([task], Rules(selector, Support()))[0]
-        assert audit(attention, priority, found, 20, selector)["audit"]
-        swapped = found.order.copy()
-        swapped[[3, 15]] = swapped[[15, 3]]
-        wrong = Selection(swapped, found.gains, found.value)
-        assert not audit(attention, priority, wrong, 20, selector)["audit"]
-
-
-def test_bench_command():
-    from goldimask.cli import _register
-    from goldimask.cli.app import app
-
-    _register()
-    args = ["bench", "select", "--sizes", "16", "--shares", "0.5", "--rounds", "1", "--json"]
-    result = CliRunner().invoke(app, args)
-    assert result.exit_code == 0, result.output
-    assert {"rows", "ratios"} <= set(json.loads(result.stdout))
-    wrong = CliRunner().invoke(app, ["bench", "select", "--sizes", "x"])
-    assert wrong.exit_code != 0 and "--sizes" in str(wrong.exception)
 
 
 def test_the_batched_engine_may_cut_its_temporaries(monkeypatch):

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from goldimask.tiny import TASKS, Split
+from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
+from goldimask.tiny.problem import Split
 from goldimask.tiny.tokenizer import (
     DIALECTS,
     EOS,
     TAGS,
     build_tokenizer,
-    save_tokenizer,
     vocabulary,
 )
 
@@ -31,19 +31,19 @@ def encode(tokenizer, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("split", list(Split))
-@pytest.mark.parametrize("name", TASKS.names())
+@pytest.mark.parametrize("name", list(PROBLEM_FAMILIES))
 def test_task_texts_come_back_exactly(tokenizer, name, split):
     for i in range(60):
-        problem = TASKS.get(name).problem(4, i, split)
+        problem = PROBLEM_FAMILIES[name].problem(4, i, split)
         for text in (problem.prompt, problem.response):
             ids = encode(tokenizer, text)
             assert tokenizer.unk_token_id not in ids, text
             assert tokenizer.decode(ids) == text
 
 
-@pytest.mark.parametrize("name", TASKS.names())
+@pytest.mark.parametrize("name", list(PROBLEM_FAMILIES))
 def test_lengths_of_the_fine_tuning_distribution(tokenizer, name):
-    problems = TASKS.get(name).problems(100, 1)
+    problems = PROBLEM_FAMILIES[name].problems(100, 1)
     responses = [len(encode(tokenizer, p.response)) for p in problems]
     assert min(responses) >= 60 and max(responses) <= 127  # with its turn end within 128
     assert max(len(encode(tokenizer, p.prompt)) for p in problems) <= 65
@@ -75,7 +75,7 @@ def test_both_families_differ_in_special_tokens_alone(tokenizer):
 
 
 def test_identifiers_are_words_of_no_problem(tokenizer):
-    words = {w for entry in TASKS for w in entry.load().words}
+    words = {w for family in PROBLEM_FAMILIES.values() for w in family.words}
     assert len(IDENTIFIERS) >= 60 and not words & {*IDENTIFIERS, OPENING}
     assert tokenizer.unk_token_id not in encode(tokenizer, " ".join((OPENING, *IDENTIFIERS)))
 
@@ -120,9 +120,9 @@ def test_unknown_words_become_unk(tokenizer):
 def test_saved_tokenizer_is_the_same(tokenizer, tmp_path):
     from transformers import PreTrainedTokenizerFast
 
-    save_tokenizer(tmp_path)
+    build_tokenizer().save_pretrained(str(tmp_path))
     loaded = PreTrainedTokenizerFast.from_pretrained(str(tmp_path))
-    text = TASKS.get("story").problem(0, 0).response
+    text = PROBLEM_FAMILIES["story"].problem(0, 0).response
     assert encode(loaded, text) == encode(tokenizer, text)
     assert loaded.decode(encode(loaded, text)) == text
     assert loaded.chat_template == tokenizer.chat_template

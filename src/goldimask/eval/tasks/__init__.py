@@ -1,4 +1,4 @@
-"""The benchmarks, one small file each, registered lazily."""
+"""The benchmarks, one small file each, registered lazily; the tiny ones are in `goldimask.tiny`."""
 
 from __future__ import annotations
 
@@ -45,15 +45,3 @@ def get_task(task: str | Task, **options: Any) -> Task:
 
     factory = TASKS.get(task, "tasks")
     return factory(**check_options(factory, options, f"task {task}"))
-
-
-def _register_tiny() -> None:
-    """Add `tiny-<family>` for every family."""
-    from goldimask.eval.tasks.tiny import PREFIX, families, tiny_factory
-
-    for family in families():
-        name = PREFIX + family
-        TASKS.add(name, tiny_factory(name), summary=f"embedded tiny task '{family}'")
-
-
-_register_tiny()

@@ -1,0 +1,53 @@
+"""The families of problems as evaluation tasks, `tiny-<family>`; no file, no network."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from goldimask.errors import GoldimaskError
+from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
+from goldimask.keys import content_id
+from goldimask.tiny.families import problem_family
+
+PREFIX = "tiny-"
+
+
+def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
+    """A family of generated problems; `n` and `seed` say which. Both protocols are the same."""
+    source = problem_family(family)
+
+    def load(path: Path | str | None = None) -> list[Item]:
+        if path is not None:
+            raise GoldimaskError(f"--data: '{PREFIX}{family}' generates its problems; leave it out")
+        return [
+            Item(
+                id=f"{PREFIX}{family}/{content_id(p.prompt):016x}",
+                prompt=p.prompt,
+                gold=p.answer,
+                meta={"problem": p},
+            )
+            for p in source.problems(n, seed)
+        ]
+
+    def check(item: Item, answer: str) -> Verdict:
+        correct = source.check(item.meta["problem"], answer)
+        return Verdict(correct, "" if correct else "wrong")
+
+    return Task(
+        name=f"{PREFIX}{family}",
+        version=str(source.version),
+        load=load,
+        extract=source.extract,
+        judge=each(check),
+        length=source.gen_length,
+        lengths=(source.gen_length,),
+        protocol=protocol,
+    )
+
+
+chain = partial(tiny, "chain")
+story = partial(tiny, "story")
+sort = partial(tiny, "sort")
+program = partial(tiny, "program")
+sudoku = partial(tiny, "sudoku")

@@ -1,0 +1,35 @@
+"""What the tiny world adds to the registries of corpora and of evaluation tasks.
+
+`goldimask.registry.BUILTIN` calls these functions when such a registry is first asked for a name.
+Only names are added here; a generator is imported when its corpus or task is used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from goldimask.registry import Registry
+
+
+def add_corpora(registry: Registry[Any]) -> None:
+    """Generated training rows (`corpora.py`)."""
+    for name, function, summary in (
+        ("tiny-sft", "tiny_sft", "1,000 generated problems, harder than the model's pretraining"),
+        ("tiny-1k", "tiny_1k", "1,000 problems with wrong labels and random identifiers"),
+        ("tiny-12k", "tiny_12k", "12,000 problems with wrong labels and random identifiers"),
+        ("tiny-1k-clean", "tiny_1k_clean", "tiny-1k without the wrong labels"),
+        ("tiny-1k-labels", "tiny_1k_labels", "tiny-1k without the identifiers"),
+    ):
+        registry.add(name, f"goldimask.tiny.corpora:{function}", summary=summary)
+
+
+def add_tasks(registry: Registry[Any]) -> None:
+    """Generated test problems (`evaluation.py`)."""
+    for family, summary in (
+        ("chain", "a start number and 9-10 additions and subtractions; a number"),
+        ("story", "two people, six days of buying, losing and giving; a number"),
+        ("sort", "seven numbers, up or down; a list"),
+        ("program", "two inputs and 4-5 assignments; a number"),
+        ("sudoku", "4x4 with 6-8 blanks and one solution; a grid"),
+    ):
+        registry.add(f"tiny-{family}", f"goldimask.tiny.evaluation:{family}", summary=summary)

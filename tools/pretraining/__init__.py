@@ -1,0 +1,1 @@
+"""Pretraining of the tiny bases from nothing; run by `tools/pretrain.py`, not installed."""
