@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.lastblock import prepare_last_block
-from goldimask.backbones.norms import prepare_norms
-from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
-from goldimask.errors import GoldimaskError
+from goldimask.backbones.scoring import DiffusionModel
 
 HUB_FIELDS = (
     "attention_dropout",
@@ -55,25 +50,10 @@ class DreamConfig(Qwen2Config):
         super().__post_init__(**kwargs)
 
 
-class DreamForDiffusion(Qwen2ForCausalLM):
+class DreamForDiffusion(DiffusionModel, Qwen2ForCausalLM):
     """Stock Qwen2 blocks with bidirectional attention and scoring inside `forward`."""
 
     config_class = DreamConfig
-
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        name = config._attn_implementation
-        config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
-        prepare_last_block(self)
-        prepare_norms(self)
-
-    def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
-        """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
-        return diffusion_forward(self, input_ids, **kwargs)
-
-    def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: the inherited loop writes one token after the other."""
-        raise GoldimaskError(NO_GENERATE)
 
 
 def hub_config(config: Any) -> dict[str, Any]:

@@ -21,10 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.core_model_loading import WeightRenaming
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.lastblock import prepare_last_block
-from goldimask.backbones.norms import prepare_norms
-from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
+from goldimask.backbones.scoring import DiffusionModel
 from goldimask.errors import GoldimaskError
 
 # LLaDA's name -> Llama's name
@@ -201,7 +198,7 @@ class FullPrecisionRotaryEmbedding(LlamaRotaryEmbedding):
         return super().forward(x.new_empty(0, dtype=torch.float32), position_ids)
 
 
-class LLaDAForDiffusion(LlamaForCausalLM):
+class LLaDAForDiffusion(DiffusionModel, LlamaForCausalLM):
     """Stock Llama blocks with bidirectional attention and scoring inside `forward`."""
 
     config_class = LLaDAConfig
@@ -210,18 +207,6 @@ class LLaDAForDiffusion(LlamaForCausalLM):
         super().__init__(config)
         if config.rope_full_precision:
             self.model.rotary_emb = FullPrecisionRotaryEmbedding(config)
-        name = config._attn_implementation
-        config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
-        prepare_last_block(self)
-        prepare_norms(self)
-
-    def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
-        """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
-        return diffusion_forward(self, input_ids, **kwargs)
-
-    def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: the inherited loop writes one token after the other."""
-        raise GoldimaskError(NO_GENERATE)
 
 
 def rename(state: Mapping[str, Tensor], layout: str) -> dict[str, Tensor]:
