@@ -1,11 +1,11 @@
-"""Attention for bidirectional backbones: stock kernels, with a tap on one block (D10, docs/decisions.md).
+"""Attention for bidirectional backbones: stock kernels, with a tap on one block.
 
     A = mean over heads of softmax over all real keys of (q k^T / sqrt(d)),   softmax in float32
 
 The tap sees the queries and keys that the block itself uses (after RoPE and adapters), keeps the
 rows it was asked for, and then lets the stock kernel produce the block's output, which stays
-unchanged. No other block pays anything. Scores are made for a few heads at a time, within a
-memory budget.
+unchanged (D10, docs/decisions.md). No other block pays anything. Scores are made for a few heads at
+a time, within a memory budget.
 
 LLaDA rotates queries and keys in float32 and casts them back (`rope_full_precision`); the cast
 back is here, because this is the first place after the rotation that we own.

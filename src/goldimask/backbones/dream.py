@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from goldimask.backbones.base import Family
 from goldimask.backbones.scoring import DiffusionModel
 
 HUB_FIELDS = (
@@ -56,12 +57,24 @@ class DreamForDiffusion(DiffusionModel, Qwen2ForCausalLM):
     config_class = DreamConfig
 
 
-def hub_config(config: Any) -> dict[str, Any]:
+def hub_config(config: DreamConfig) -> dict[str, Any]:
     """The config in the published form, without `auto_map`."""
+    rope: Any = config.rope_parameters
     return {
         "architectures": ["DreamModel"],
         "model_type": "Dream",
         **{name: getattr(config, name) for name in HUB_FIELDS},
         "rope_scaling": None,
-        "rope_theta": config.rope_parameters["rope_theta"],
+        "rope_theta": rope["rope_theta"],
     }
+
+
+DREAM = Family(
+    name="dream",
+    config=DreamConfig,
+    model=DreamForDiffusion,
+    turn_end="<|im_end|>",
+    tokenizer="Qwen2Tokenizer",
+    hub_config=hub_config,
+    usable_length=2048,  # the model card; the config's 131072 was inherited from Qwen2.5
+)

@@ -23,16 +23,16 @@ def bench_decode_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Tokens per CPU second and steps, on one thread, with the same tokens from both."""
+    from goldimask.backbones import load_backbone
     from goldimask.bench.decode import bench_decode, tiny_prompts
     from goldimask.errors import GoldimaskError
     from goldimask.processes import torch_threads
-    from goldimask.runs import load_run
 
     try:
         sizes = [int(x) for x in batches.split(",")]
     except ValueError as error:
         raise GoldimaskError(f"--batches: expected numbers like 1,16, got '{batches}'") from error
-    model = load_run(backbone, device="cpu", dtype="float32")
+    model = load_backbone(backbone, device="cpu", dtype="float32")
     bar = progress("bench decode", 2 * repeats * len(sizes) + one_token)
     with torch_threads(), bar as advance:
         result = bench_decode(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from goldimask.backbones import Backbone, load_backbone
 from goldimask.backbones.attention import head_mean
-from goldimask.backbones.lora import LoraSettings, add_lora
+from goldimask.backbones.lora import add_lora
 from goldimask.types import Batch, Signal
 
 TAP = frozenset({Signal.LOGP, Signal.ATTENTION, Signal.RECEIVED})
@@ -146,7 +146,7 @@ def test_flash_plumbing(
 
 
 def with_adapter(backbone: Backbone) -> Backbone:
-    return add_lora(backbone, LoraSettings(r=2, alpha=4, dropout=0.0), seed=0)
+    return add_lora(backbone, 0, r=2, alpha=4, dropout=0.0)
 
 
 def test_through_peft_checkpointing_and_training_mode(
