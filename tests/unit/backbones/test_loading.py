@@ -163,7 +163,9 @@ def test_hub_failures_are_one_line(
 
 def test_hub_download_takes_no_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
-    monkeypatch.setattr(folders_module, "snapshot_download", lambda repo, **o: asked.update(o) or str(folder))
+    monkeypatch.setattr(
+        folders_module, "snapshot_download", lambda repo, **o: asked.update(o) or str(folder)
+    )
     assert load_backbone("some/where").name == "some/where"
     patterns = asked["allow_patterns"]
     assert "*.safetensors" in patterns and not {"*.py", "*.bin", "*"} & set(patterns)
