@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from goldimask.backbones import Backbone, load_backbone
+from goldimask.backbones import Backbone, find_model, load_backbone
 from goldimask.config import BackboneSection, MethodSection
+from goldimask.errors import GoldimaskError
 from goldimask.methods import Method, method
 
 
@@ -26,9 +27,14 @@ def build_method(section: MethodSection) -> Method:
 
 
 def build_backbone(section: BackboneSection, device: str | None = None) -> Backbone:
-    """The backbone of a recipe."""
+    """The backbone of a recipe; one with an adapter is refused, for it could not be saved."""
+    name = section.path or section.name
+    if find_model(name).adapter is not None:
+        raise GoldimaskError(
+            f"backbone.path: {name} is a run with an adapter; merge it first (goldimask merge)"
+        )
     return load_backbone(
-        section.path or section.name,
+        name,
         dtype=None if section.dtype == "auto" else section.dtype,
         device=device,
         attn=section.attn,

@@ -271,7 +271,7 @@ def test_a_dream_model_is_pretrained_with_the_shift(tmp_path):
     pretrain(small(tmp_path / "b", ONE, model=section))
     assert losses(tmp_path / "a") == losses(tmp_path / "b")
     backbone = load_backbone(tmp_path / "a" / "model")
-    assert backbone.family == "dream" and backbone.shift
+    assert backbone.family.name == "dream" and backbone.shift
     assert len(backbone.tokenizer) == backbone.model.config.vocab_size
     problem = problem_number(small(tmp_path), 3, ONE[0])
     assert backbone.decode(backbone.response_ids(problem.response)) == problem.response

@@ -8,10 +8,11 @@ from __future__ import annotations
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.conversion_mapping import register_checkpoint_conversion_mapping
 
-from goldimask.backbones.assemble import FAMILIES
 from goldimask.backbones.attention import register_attention
-from goldimask.backbones.base import BACKBONES, Backbone
-from goldimask.backbones.llada import conversion
+from goldimask.backbones.base import Backbone, Family
+from goldimask.backbones.checkpoint import FAMILIES
+from goldimask.backbones.folders import BACKBONES, ModelSource, find_model
+from goldimask.backbones.identity import weights_hash
 from goldimask.backbones.loading import load_backbone
 from goldimask.backbones.saving import save_backbone
 from goldimask.backbones.scoring import TokenScorer, predictor_rows
@@ -19,23 +20,30 @@ from goldimask.backbones.scratch import new_dream, new_llada
 
 __all__ = [
     "BACKBONES",
+    "FAMILIES",
     "Backbone",
+    "Family",
+    "ModelSource",
     "TokenScorer",
+    "find_model",
     "load_backbone",
     "new_dream",
     "new_llada",
     "predictor_rows",
     "save_backbone",
+    "weights_hash",
 ]
 
 
 def _register() -> None:
     register_attention()
-    for config, model in FAMILIES.values():
-        AutoConfig.register(config.model_type, config, exist_ok=True)
-        AutoModel.register(config, model, exist_ok=True)
-        AutoModelForCausalLM.register(config, model, exist_ok=True)
-    register_checkpoint_conversion_mapping("llada", [*conversion()], overwrite=True)
+    for family in FAMILIES.values():
+        kind = family.config.model_type
+        AutoConfig.register(kind, family.config, exist_ok=True)
+        AutoModel.register(family.config, family.model, exist_ok=True)
+        AutoModelForCausalLM.register(family.config, family.model, exist_ok=True)
+        if family.renamings:
+            register_checkpoint_conversion_mapping(kind, [*family.renamings], overwrite=True)
 
 
 _register()

@@ -1,11 +1,11 @@
-"""Attention for bidirectional backbones: stock kernels, with a tap on one block (D10).
+"""Attention for bidirectional backbones: stock kernels, with a tap on one block.
 
     A = mean over heads of softmax over all real keys of (q k^T / sqrt(d)),   softmax in float32
 
 The tap sees the queries and keys that the block itself uses (after RoPE and adapters), keeps the
 rows it was asked for, and then lets the stock kernel produce the block's output, which stays
-unchanged. No other block pays anything. Scores are made for a few heads at a time, within a
-memory budget.
+unchanged (D10, docs/decisions.md). No other block pays anything. Scores are made for a few heads at
+a time, within a memory budget.
 
 LLaDA rotates queries and keys in float32 and casts them back (`rope_full_precision`); the cast
 back is here, because this is the first place after the rotation that we own.
@@ -48,7 +48,6 @@ class AttentionTap:
         self.valid = valid
         self.want_received = received
         self.budget_mb = budget_mb
-        self.narrowed = False  # the last block has queries for `rows` alone, in their order
         self.attention: Tensor | None = None  # [B, N, T]
         self.received: Tensor | None = None  # [B, T]
 
@@ -63,9 +62,8 @@ class AttentionTap:
                 index = self.rows.clamp_min(0)[:, :, None].expand(-1, -1, key.shape[2])
                 self.attention = everything.gather(1, index)
         elif self.rows is not None:
-            if not self.narrowed:
-                index = self.rows.clamp_min(0)[:, None, :, None]
-                query = query.gather(2, index.expand(-1, query.shape[1], -1, query.shape[3]))
+            index = self.rows.clamp_min(0)[:, None, :, None]
+            query = query.gather(2, index.expand(-1, query.shape[1], -1, query.shape[3]))
             self.attention = head_mean(query, key, scaling, self.valid, self.budget_mb)
         if self.attention is not None and self.rows is not None:
             self.attention.mul_((self.rows >= 0)[:, :, None])
@@ -104,7 +102,6 @@ def _tapped(kernel: Any) -> Any:
         scaling: float,
         dropout: float = 0.0,
         tap: AttentionTap | None = None,
-        scored_rows: Any = None,  # for the last block, which all others pass on
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         if query.dtype != value.dtype:  # float32 RoPE over a lower precision model

@@ -1,26 +1,50 @@
 """What the rest of the library knows about a model: one record, whatever the family.
 
 Prompts and responses are rendered and tokenised separately and concatenated, so that the boundary
-is exact (D12); the prompt ends with the assistant's header, and nothing here resizes an
-embedding.
+is exact (D12, docs/decisions.md); the prompt ends with the assistant's header, and nothing here
+resizes an embedding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+from transformers.core_model_loading import WeightRenaming
 
 from goldimask.backbones.scoring import TokenScorer
 from goldimask.errors import GoldimaskError
-from goldimask.registry import Registry
 
-Family = Literal["llada", "dream"]
 Messages = Sequence[Mapping[str, str]]
+
+
+def unchanged(name: str) -> str:
+    """The translation of a family that is published under transformers' own names."""
+    return name
+
+
+@dataclass(frozen=True)
+class Family:
+    """Everything that differs between architectures; each family's file ends with its record.
+
+    "Published" names are those of the checkpoints on the Hub, "native" ones those of transformers.
+    """
+
+    name: str
+    config: type[PreTrainedConfig]  # knows `mask_token_id` and `logit_shift`
+    model: type[PreTrainedModel]
+    turn_end: str  # the token that closes a turn
+    tokenizer: str  # the class that the published tokenizer files are for
+    hub_config: Callable[[Any], dict[str, Any]]  # a config -> the published config.json
+    usable_length: int | None = None  # where the config promises more than the model card
+    to_native: Callable[[str], str] = unchanged  # names of tensors and modules
+    to_hub: Callable[[str], str] = unchanged
+    layers: Mapping[str, str] = field(default_factory=dict)  # published -> native, linear layers
+    hub_targets: Callable[[Sequence[str]], list[str] | str] | None = None  # of an adapter
+    renamings: Sequence[WeightRenaming] = ()  # `to_native` for transformers' own loader
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +52,7 @@ class Backbone:
     """A loaded model with everything that depends on its family."""
 
     model: nn.Module
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerFast
     name: str
     family: Family
     mask_id: int
@@ -59,9 +83,10 @@ class Backbone:
                 f"{self.name}: the tokenizer has no chat template; add chat_template.jinja to "
                 f"{self.path or 'its folder'}"
             )
-        return self.tokenizer.apply_chat_template(
+        text = self.tokenizer.apply_chat_template(
             [dict(turn) for turn in turns], tokenize=False, add_generation_prompt=True
         )
+        return str(text)
 
     def response_ids(self, text: str, turn_end: bool = True) -> list[int]:
         """Tokens of a response and the turn end; its text never becomes a special token."""
@@ -71,43 +96,11 @@ class Backbone:
     def decode(self, ids: Iterable[int]) -> str:
         """Text of the ids that are not special."""
         kept = [i for i in map(int, ids) if i not in self.special_ids]
-        return self.tokenizer.decode(kept, skip_special_tokens=True)
+        return str(self.tokenizer.decode(kept, skip_special_tokens=True))
 
-    def _encode(self, text: str, **options: Any) -> list[int]:
+    def _encode(self, text: str, split_special_tokens: bool = False) -> list[int]:
         # the template writes BOS itself; the tokenizer must not add another
-        return list(self.tokenizer(text, add_special_tokens=False, **options)["input_ids"])
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a named backbone is found: on the Hub, in the package, or in a clone of its code."""
-
-    hub: str = ""
-    asset: str = ""  # a folder inside the package
-    clone: str = ""  # a folder of the repository that the wheel leaves out
-
-    def folder(self) -> Path | None:
-        """The folder on this machine, if that is where it is."""
-        package = Path(str(files("goldimask")))
-        if self.clone:
-            return package.parents[1] / self.clone  # the package is in the clone's src/
-        return package / self.asset if self.asset else None
-
-
-BACKBONES: Registry[Source] = Registry("backbone")
-BACKBONES.add(
-    "tiny", Source(asset="assets/tiny/model"), summary="Embedded model for CPU, LLaDA family"
-)
-BACKBONES.add(
-    "tiny-b", Source(clone="models/tiny-b/model"), summary="The same from another seed; in a clone"
-)
-BACKBONES.add(
-    "tiny-dream",
-    Source(clone="models/tiny-dream/model"),
-    summary="The same in Dream's layout; in a clone",
-)
-BACKBONES.add("llada-8b-instruct", Source(hub="GSAI-ML/LLaDA-8B-Instruct"), summary="LLaDA, 8B")
-BACKBONES.add("llada-1.5", Source(hub="GSAI-ML/LLaDA-1.5"), summary="LLaDA 1.5, 8B")
-BACKBONES.add(
-    "dream-7b-instruct", Source(hub="Dream-org/Dream-v0-Instruct-7B"), summary="Dream, 7B"
-)
+        found = self.tokenizer(
+            text, add_special_tokens=False, split_special_tokens=split_special_tokens
+        )
+        return list(found["input_ids"])

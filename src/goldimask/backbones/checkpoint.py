@@ -10,21 +10,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from transformers import PreTrainedConfig, PreTrainedModel
 
-from goldimask.backbones.assemble import FAMILIES, family_of
 from goldimask.backbones.base import Family
-from goldimask.backbones.llada import to_native
+from goldimask.backbones.dream import DREAM
+from goldimask.backbones.llada import LLADA
 from goldimask.errors import GoldimaskError
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 Shapes = dict[str, tuple[int, ...]]
+FAMILIES = {family.name: family for family in (LLADA, DREAM)}
 
 
-def read_config(folder: Path) -> tuple[Any, Family]:
+def read_config(folder: Path) -> tuple[PreTrainedConfig, Family]:
     """config.json as our config object; unsupported models and unreadable files are errors."""
     path = folder / "config.json"
     if not path.is_file():
@@ -34,14 +35,14 @@ def read_config(folder: Path) -> tuple[Any, Family]:
     except (OSError, ValueError) as error:
         raise GoldimaskError(f"{path}: not readable as JSON ({error})") from error
     found = fields.pop("model_type", None)
-    family = family_of(found)
+    family = FAMILIES.get(str(found).lower())
     if family is None:
-        supported = ", ".join(sorted(config.model_type for config, _ in FAMILIES.values()))
+        supported = ", ".join(sorted(f.config.model_type for f in FAMILIES.values()))
         raise GoldimaskError(f"{path}: model_type '{found}' is not supported (valid: {supported})")
     for key in ("auto_map", "architectures", "transformers_version"):
         fields.pop(key, None)
     try:
-        return FAMILIES[family][0](**fields), family
+        return family.config(**fields), family
     except GoldimaskError as error:
         raise GoldimaskError(str(error).replace("config.json", str(path), 1)) from error
     except (TypeError, ValueError) as error:
@@ -91,16 +92,16 @@ def read_shapes(folder: Path) -> tuple[Shapes, dict[str, int]]:
     return shapes, dtypes
 
 
-def empty_model(config: Any, family: Family) -> Any:
+def empty_model(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
     """The architecture without memory behind it."""
     with torch.device("meta"):
-        return FAMILIES[family][1](config)
+        return family.model(config)
 
 
-def check_tensors(folder: Path, config: Any, family: Family) -> Shapes:
+def check_tensors(folder: Path, config: PreTrainedConfig, family: Family) -> Shapes:
     """Compare the stored tensors with the architecture; an error lists the difference."""
     stored, _ = read_shapes(folder)
-    stored = {to_native(k): v for k, v in stored.items()} if family == "llada" else stored
+    stored = {family.to_native(k): v for k, v in stored.items()}
     expected = {k: tuple(v.shape) for k, v in empty_model(config, family).state_dict().items()}
     if config.tie_word_embeddings and "lm_head.weight" not in stored:
         expected.pop("lm_head.weight")

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from torch import Tensor
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.lastblock import prepare_last_block
-from goldimask.backbones.norms import prepare_norms
-from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
-from goldimask.errors import GoldimaskError
+from goldimask.backbones.base import Family
+from goldimask.backbones.scoring import DiffusionModel
 
 HUB_FIELDS = (
     "attention_dropout",
@@ -55,33 +51,30 @@ class DreamConfig(Qwen2Config):
         super().__post_init__(**kwargs)
 
 
-class DreamForDiffusion(Qwen2ForCausalLM):
+class DreamForDiffusion(DiffusionModel, Qwen2ForCausalLM):
     """Stock Qwen2 blocks with bidirectional attention and scoring inside `forward`."""
 
     config_class = DreamConfig
 
-    def __init__(self, config: Any) -> None:
-        super().__init__(config)
-        name = config._attn_implementation
-        config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
-        prepare_last_block(self)
-        prepare_norms(self)
 
-    def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
-        """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
-        return diffusion_forward(self, input_ids, **kwargs)
-
-    def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: the inherited loop writes one token after the other."""
-        raise GoldimaskError(NO_GENERATE)
-
-
-def hub_config(config: Any) -> dict[str, Any]:
+def hub_config(config: DreamConfig) -> dict[str, Any]:
     """The config in the published form, without `auto_map`."""
+    rope: Any = config.rope_parameters
     return {
         "architectures": ["DreamModel"],
         "model_type": "Dream",
         **{name: getattr(config, name) for name in HUB_FIELDS},
         "rope_scaling": None,
-        "rope_theta": config.rope_parameters["rope_theta"],
+        "rope_theta": rope["rope_theta"],
     }
+
+
+DREAM = Family(
+    name="dream",
+    config=DreamConfig,
+    model=DreamForDiffusion,
+    turn_end="<|im_end|>",
+    tokenizer="Qwen2Tokenizer",
+    hub_config=hub_config,
+    usable_length=2048,  # the model card; the config's 131072 was inherited from Qwen2.5
+)

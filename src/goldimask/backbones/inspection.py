@@ -14,13 +14,16 @@ These are estimates of what must be live at the peak; allocators and kernels add
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from goldimask.backbones.assemble import assemble
-from goldimask.backbones.base import Backbone
-from goldimask.backbones.checkpoint import check_tensors, empty_model, read_config, read_shapes
-from goldimask.backbones.loading import find_folder, load_tokenizer
-from goldimask.backbones.lora import LoraSettings, check_targets, is_linear
+from torch import nn
+
+from goldimask.backbones.base import Backbone, Family
+from goldimask.backbones.checkpoint import check_tensors, read_shapes
+from goldimask.backbones.loading import empty_backbone
+from goldimask.backbones.lora import TARGETS, target_modules
 from goldimask.backbones.scoring import BUDGET_MB
 from goldimask.errors import GoldimaskError
 
@@ -35,51 +38,46 @@ GIB = 2**30
 
 
 def inspect_model(
-    name_or_path: str, length: int | None = None, batch: int = 1, lora: LoraSettings | None = None
+    name_or_folder: str | Path,
+    length: int | None = None,
+    batch: int = 1,
+    lora_r: int = 128,
+    lora_targets: Sequence[str] = TARGETS,
 ) -> dict[str, Any]:
     """Everything that can be known without loading a weight; a broken checkpoint is an error."""
-    folder, name = find_folder(name_or_path, weights=False)
-    config, family = read_config(folder)
+    backbone = empty_backbone(name_or_folder)
+    folder = Path(backbone.path)
+    config: Any = backbone.model.config
     dtypes: dict[str, int] = {}
     stored = any(folder.glob("*.safetensors"))
     if stored:
-        check_tensors(folder, config, family)
+        check_tensors(folder, config, backbone.family)
         _, dtypes = read_shapes(folder)
-    backbone = assemble(
-        empty_model(config, family), load_tokenizer(folder, family), name, str(folder)
-    )
+    adapter = adapter_size(backbone.model, backbone.family, lora_r, lora_targets)
+    width = min((BYTES.get(k, 4) for k in dtypes), default=2)
+    length = length or min(1024, backbone.max_length)
     return {
-        "name": name,
+        "name": backbone.name,
         "folder": str(folder),
-        "family": family,
+        "family": backbone.family.name,
         "parameters": sum(p.numel() for p in backbone.model.parameters()),
         "tensors": "complete" if stored else "not downloaded",
         "stored_as": dtypes,
-        "sizes": sizes(config),
+        "sizes": {
+            "layers": config.num_hidden_layers,
+            "width": config.hidden_size,
+            "heads": config.num_attention_heads,
+            "key_value_heads": config.num_key_value_heads,
+            "feed_forward": config.intermediate_size,
+            "vocabulary": config.vocab_size,
+            "tied": bool(config.tie_word_embeddings),
+        },
         "max_length": backbone.max_length,
         "alignment": "row i predicts token i + 1" if backbone.shift else "row i predicts token i",
         "rope": "float32" if getattr(config, "rope_full_precision", False) else "model's precision",
         "tokens": tokens(backbone),
         "chat": chat(backbone),
-        "memory": memory(
-            backbone,
-            dtypes,
-            length or min(1024, backbone.max_length),
-            batch,
-            lora or LoraSettings(),
-        ),
-    }
-
-
-def sizes(config: Any) -> dict[str, int | bool]:
-    return {
-        "layers": config.num_hidden_layers,
-        "width": config.hidden_size,
-        "heads": config.num_attention_heads,
-        "key_value_heads": config.num_key_value_heads,
-        "feed_forward": config.intermediate_size,
-        "vocabulary": config.vocab_size,
-        "tied": bool(config.tie_word_embeddings),
+        "memory": memory(backbone.model, length, batch, adapter, width),
     }
 
 
@@ -115,40 +113,35 @@ def chat(backbone: Backbone) -> dict[str, Any]:
     }
 
 
+def adapter_size(model: nn.Module, family: Family, r: int, targets: Sequence[str]) -> int:
+    """Parameters of an adapter: r (d_in + d_out) for every linear layer it targets."""
+    layers = target_modules(model, family, targets).values()
+    return sum(r * (layer.in_features + layer.out_features) for layer in layers)
+
+
 def memory(
-    backbone: Backbone, dtypes: dict[str, int], length: int, batch: int, lora: LoraSettings
+    model: nn.Module, length: int, batch: int, adapter: int, weight_bytes: int = 2
 ) -> dict[str, Any]:
-    """Estimates in GiB, by the formulas at the top."""
-    config: Any = backbone.model.config
-    size = min((BYTES.get(k, 4) for k in dtypes), default=2)
-    p = sum(x.numel() for x in backbone.model.parameters())
-    a = adapter_size(backbone, lora)
-    row = size * batch * length
+    """Estimates in GiB, by the formulas at the top; `adapter` is its number of parameters."""
+    config: Any = model.config
+    p = sum(x.numel() for x in model.parameters())
+    row = weight_bytes * batch * length
     block = row * (9 * config.hidden_size + 3 * config.intermediate_size)
     layers = config.num_hidden_layers
     stacked = row * config.hidden_size * layers + block
     logits = min(int(BUDGET_MB * 2**20), 12 * batch * length * config.vocab_size)
+    frozen = weight_bytes * p
     kinds = {
-        "inference": size * p + 2 * block + logits,
-        "lora": size * p + 16 * a + layers * block + logits,
-        "lora_checkpointed": size * p + 16 * a + stacked + logits,
+        "inference": frozen + 2 * block + logits,
+        "lora": frozen + 16 * adapter + layers * block + logits,
+        "lora_checkpointed": frozen + 16 * adapter + stacked + logits,
         "full": 16 * p + layers * block + logits,
         "full_checkpointed": 16 * p + stacked + logits,
     }
     return {
         "length": length,
         "batch": batch,
-        "bytes_per_weight": size,
-        "adapter_parameters": a,
+        "bytes_per_weight": weight_bytes,
+        "adapter_parameters": adapter,
         "gib": {k: v / GIB for k, v in kinds.items()},
     }
-
-
-def adapter_size(backbone: Backbone, lora: LoraSettings) -> int:
-    """Parameters of an adapter: r (d_in + d_out) for every linear layer it targets."""
-    check_targets(backbone, lora.targets)
-    return sum(
-        lora.r * (m.in_features + m.out_features)  # type: ignore[operator]
-        for n, m in backbone.model.named_modules()
-        if is_linear(m) and n.rsplit(".", 1)[-1] in lora.targets
-    )

@@ -12,7 +12,7 @@ gradient, and pad is EOS here), and row i predicts token i.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -21,10 +21,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.core_model_loading import WeightRenaming
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.lastblock import prepare_last_block
-from goldimask.backbones.norms import prepare_norms
-from goldimask.backbones.scoring import NO_GENERATE, DiffusionOutput, diffusion_forward
+from goldimask.backbones.base import Family
+from goldimask.backbones.scoring import DiffusionModel
 from goldimask.errors import GoldimaskError
 
 # LLaDA's name -> Llama's name
@@ -81,6 +79,8 @@ BLOCK_NAMES = {
     "up_proj": "mlp.up_proj",
     "ff_out": "mlp.down_proj",
 }
+# published -> native, the linear layers of a block by their last name
+LINEAR_NAMES = {a: b.partition(".")[2] for a, b in BLOCK_NAMES.items() if "." in b}
 # `ff_out` is the head at the top level and the down projection inside a block
 TOP_NAMES = {"wte": "model.embed_tokens", "ln_f": "model.norm", "ff_out": "lm_head"}
 
@@ -107,7 +107,7 @@ class LLaDAConfig(LlamaConfig):
         super().__post_init__(**kwargs)
 
 
-def translate(config: Any, kwargs: dict[str, Any]) -> None:
+def translate(config: LLaDAConfig, kwargs: dict[str, Any]) -> None:
     """Move LLaDA's fields out of `kwargs` into Llama's attributes of `config`."""
     for name, value in FIXED.items():
         found = kwargs.pop(name, value)
@@ -134,8 +134,9 @@ def translate(config: Any, kwargs: dict[str, Any]) -> None:
         config.head_dim = config.hidden_size // config.num_attention_heads
 
 
-def hub_config(config: Any) -> dict[str, Any]:
+def hub_config(config: LLaDAConfig) -> dict[str, Any]:
     """The config in the published form, without `auto_map`."""
+    rope: Any = config.rope_parameters
     fields = {name: getattr(config, ours) for name, ours in FIELDS.items()}
     return {
         "architectures": ["LLaDAModelLM"],
@@ -145,7 +146,7 @@ def hub_config(config: Any) -> dict[str, Any]:
         **fields,
         "vocab_size": config.vocab_size,
         "rms_norm_eps": config.rms_norm_eps,
-        "rope_theta": config.rope_parameters["rope_theta"],
+        "rope_theta": rope["rope_theta"],
         "rope_full_precision": config.rope_full_precision,
         "mask_token_id": config.mask_token_id,
         "bos_token_id": config.bos_token_id,
@@ -184,7 +185,7 @@ def to_hub(name: str) -> str:
     return name
 
 
-def conversion() -> list[WeightRenaming]:
+def renamings() -> list[WeightRenaming]:
     """The same translation for transformers' own loader; one capture group per pattern."""
     block = [
         WeightRenaming(rf"model\.transformer\.blocks\.(\d+)\.{a}", rf"model.layers.\1.{b}")
@@ -194,6 +195,20 @@ def conversion() -> list[WeightRenaming]:
     return block + top
 
 
+def hub_targets(targets: Sequence[str]) -> list[str] | str:
+    """An adapter's targets in LLaDA's words; a pattern where `ff_out` would also match the head."""
+    if isinstance(targets, str):
+        return targets
+    if any("." in t for t in targets):  # full paths
+        return sorted(to_hub(t) for t in targets)
+    theirs = {native: published for published, native in LINEAR_NAMES.items()}
+    if "down_proj" not in targets and "lm_head" not in targets:
+        return sorted(theirs.get(t, t) for t in targets)
+    blocks = "|".join(sorted(theirs[t] for t in targets if t in theirs))
+    parts = [rf".*\.blocks\.\d+\.({blocks})"] if blocks else []
+    return "|".join(parts + [r".*transformer\.ff_out"] * ("lm_head" in targets))
+
+
 class FullPrecisionRotaryEmbedding(LlamaRotaryEmbedding):
     """cos and sin stay float32, so that the rotation is done in float32 (LLaDA's reference)."""
 
@@ -201,31 +216,27 @@ class FullPrecisionRotaryEmbedding(LlamaRotaryEmbedding):
         return super().forward(x.new_empty(0, dtype=torch.float32), position_ids)
 
 
-class LLaDAForDiffusion(LlamaForCausalLM):
+class LLaDAForDiffusion(DiffusionModel, LlamaForCausalLM):
     """Stock Llama blocks with bidirectional attention and scoring inside `forward`."""
 
     config_class = LLaDAConfig
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: LLaDAConfig) -> None:
         super().__init__(config)
         if config.rope_full_precision:
             self.model.rotary_emb = FullPrecisionRotaryEmbedding(config)
-        name = config._attn_implementation
-        config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
-        prepare_last_block(self)
-        prepare_norms(self)
-
-    def forward(self, input_ids: Tensor | None = None, **kwargs: Any) -> DiffusionOutput:  # type: ignore[override]
-        """See `goldimask.backbones.scoring.diffusion_forward` for the keyword arguments."""
-        return diffusion_forward(self, input_ids, **kwargs)
-
-    def generate(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused: the inherited loop writes one token after the other."""
-        raise GoldimaskError(NO_GENERATE)
 
 
-def rename(state: Mapping[str, Tensor], layout: str) -> dict[str, Tensor]:
-    """A state dict in one of the two layouts, from either."""
-    if layout == "native":
-        return {to_native(k): v for k, v in state.items()}
-    return {to_hub(to_native(k)): v for k, v in state.items()}
+LLADA = Family(
+    name="llada",
+    config=LLaDAConfig,
+    model=LLaDAForDiffusion,
+    turn_end="<|eot_id|>",
+    tokenizer="PreTrainedTokenizerFast",
+    hub_config=hub_config,
+    to_native=to_native,
+    to_hub=to_hub,
+    layers=LINEAR_NAMES,
+    hub_targets=hub_targets,
+    renamings=renamings(),
+)

@@ -1,110 +1,116 @@
-"""A name, a Hub id or a folder -> a `Backbone`: no remote code, no pickle, no guessing."""
+"""A name, a Hub id, a model folder or a run folder -> a `Backbone`, in one straight way.
+
+    folder -> config -> family -> empty model -> weights -> tokenizer -> Backbone (-> adapter)
+
+No remote code, no pickle, no guessing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import torch
-from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
+from torch import nn
+from transformers import (
+    BitsAndBytesConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Tokenizer,
+)
 from transformers.utils import logging as transformers_logging
 
-from goldimask.backbones.assemble import FAMILIES, assemble
 from goldimask.backbones.attention import IMPLEMENTATIONS
-from goldimask.backbones.base import BACKBONES, Backbone, Family
-from goldimask.backbones.checkpoint import check_tensors, complain, read_config
-from goldimask.backbones.hub import download
+from goldimask.backbones.base import Backbone, Family
+from goldimask.backbones.checkpoint import check_tensors, complain, empty_model, read_config
+from goldimask.backbones.folders import find_model
 from goldimask.backbones.liger import verify_liger
-from goldimask.backbones.scoring import AttentionRows, Kernel
+from goldimask.backbones.scoring import AttentionRows, Kernel, TokenScorer
 from goldimask.errors import GoldimaskError, nearest
 
-KERNELS = ("torch", "liger")
-ROWS = ("token", "predictor")
+Attention = Literal["sdpa", "eager", "flash_attention_2"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+# by the names that every version of transformers knows; newer ones have another for the first
+TOKENIZERS: dict[str, type[PreTrainedTokenizerFast]] = {
+    "PreTrainedTokenizerFast": PreTrainedTokenizerFast,
+    "Qwen2Tokenizer": Qwen2Tokenizer,
+}
 
 
 def load_backbone(
-    name_or_path: str | Path,
+    name_or_folder: str | Path,
     dtype: str | torch.dtype | None = None,
     device: str | torch.device | None = None,
-    attn: str = "sdpa",
+    attn: Attention | None = None,
     quant: Literal["nf4"] | None = None,
-    kernel: Kernel = "torch",
-    attention_rows: AttentionRows = "token",
+    kernel: Kernel | None = None,
+    attention_rows: AttentionRows | None = None,
 ) -> Backbone:
-    """Load `tiny`, another registered name, a local folder or a Hub id.
+    """Load `tiny`, another registered name, a model folder, a run folder or a Hub id.
 
-    `dtype` defaults to bfloat16 on an accelerator and float32 on the CPU; `device` to the
-    accelerator if there is one. `attn` is sdpa, eager or flash_attention_2. `quant="nf4"` needs
-    bitsandbytes, `kernel="liger"` (fused scoring) liger-kernel. `attention_rows="predictor"` takes
-    a candidate's attention from the row that predicts it; only Dream's differs.
+    What is left out is as the run's recipe says, and for other models: `dtype` bfloat16 on an
+    accelerator and float32 on the CPU, `device` the accelerator if there is one, `attn` sdpa (or
+    eager, flash_attention_2), no `quant` ("nf4" needs bitsandbytes), `kernel` torch ("liger", fused
+    scoring, needs liger-kernel), `attention_rows` token ("predictor" takes a candidate's attention
+    from the row that predicts it; only Dream's differs). A run's adapter stays unmerged.
     """
-    if attn not in IMPLEMENTATIONS:
-        raise GoldimaskError(f"backbone.attn: unknown '{attn}'; {nearest(attn, IMPLEMENTATIONS)}")
-    if kernel not in KERNELS:
-        raise GoldimaskError(f"backbone.kernel: unknown '{kernel}'; {nearest(kernel, KERNELS)}")
-    if attention_rows not in ROWS:
-        hint = nearest(attention_rows, ROWS)
-        raise GoldimaskError(f"backbone.attention_rows: unknown '{attention_rows}'; {hint}")
+    source = find_model(name_or_folder)
+    recipe = source.options
+    attn = cast(Attention, one_of("attn", attn or recipe.get("attn", "sdpa"), IMPLEMENTATIONS))
+    kernel = cast(Kernel, one_of("kernel", kernel or recipe.get("kernel", "torch"), Kernel))
+    rows = attention_rows or recipe.get("attention_rows", "token")
+    rows = cast(AttentionRows, one_of("attention_rows", rows, AttentionRows))
     place = torch.device(device or default_device())
-    folder, name = find_folder(name_or_path)
+    precision = resolve_dtype(dtype or recipe.get("dtype"), place)
+
+    folder = source.folder()
     config, family = read_config(folder)
     check_tensors(folder, config, family)
-    model = load_model(folder, config, family, resolve_dtype(dtype, place), place, attn, quant)
-    backbone = assemble(model, load_tokenizer(folder, family), name, str(folder))
+    model = load_model(folder, config, family, precision, place, attn, quant or recipe.get("quant"))
+    backbone = assemble(model, load_tokenizer(folder, family), family, source.name, str(folder))
     if kernel == "liger":
         verify_liger(place)
-    scorer = replace(backbone.scorer, kernel=kernel, attention_rows=attention_rows)
-    return replace(backbone, scorer=scorer)
+    scorer = replace(backbone.scorer, kernel=kernel, attention_rows=rows)
+    backbone = replace(backbone, scorer=scorer)
+    if source.adapter is None:
+        return backbone
+    from goldimask.backbones.lora import load_adapter  # PEFT takes a second to import
+
+    return load_adapter(backbone, source.adapter)
 
 
-def find_folder(name_or_path: str | Path, weights: bool = True) -> tuple[Path, str]:
-    """Where the files are, and what to call the model; downloads from the Hub if need be."""
-    text = str(name_or_path)
-    if text in BACKBONES:
-        source = BACKBONES.get(text)
-        asset = source.folder()
-        if asset is None:
-            return download(source.hub, weights), text
-        if source.clone and not asset.is_dir():
-            raise GoldimaskError(
-                f"backbone '{text}' ships with the repository, not with the installed package; "
-                f"clone it and give the folder {source.clone}, or use 'tiny'"
-            )
-        if not asset.is_dir():
-            raise GoldimaskError(f"backbone '{text}': {source.asset} is not in this installation")
-        return asset, text
-    path = Path(text).expanduser()
-    if path.is_dir():
-        return path, path.resolve().name
-    if text.count("/") == 1 and not text.startswith((".", "/", "~")) and not path.is_file():
-        return download(text, weights), text
-    raise GoldimaskError(
-        f"backbone '{text}' is neither a folder, a Hub id (owner/name) nor a known name; "
-        f"{nearest(text, BACKBONES.names())}"
-    )
+def empty_backbone(name_or_folder: str | Path) -> Backbone:
+    """The base of a model with its tokenizer but without weights, for what needs only shapes."""
+    source = find_model(name_or_folder)
+    folder = source.folder(weights=False)
+    config, family = read_config(folder)
+    tokenizer = load_tokenizer(folder, family)
+    return assemble(empty_model(config, family), tokenizer, family, source.name, str(folder))
 
 
 def load_model(
     folder: Path,
-    config: Any,
+    config: PreTrainedConfig,
     family: Family,
     dtype: torch.dtype,
     device: torch.device,
-    attn: str,
+    attn: Attention,
     quant: str | None,
-) -> Any:
+) -> PreTrainedModel:
     """The weights through transformers' loader, which also places and quantises."""
     options: dict[str, Any] = {} if quant is None else {"quantization_config": quantisation(quant)}
     if quant is not None or device.type != "cpu":  # straight to the device, never twice in memory
         options["device_map"] = {"": device}
+    load: Any = family.model.from_pretrained  # returns a pair with `output_loading_info`
     try:
         with quiet():
-            model, info = FAMILIES[family][1].from_pretrained(  # type: ignore[attr-defined]
+            model, info = load(
                 str(folder),
                 config=config,
                 dtype=dtype,  # never .to(bfloat16) afterwards: that also casts RoPE's frequencies
@@ -125,31 +131,77 @@ def load_model(
     return model.eval()
 
 
-def load_tokenizer(folder: Path, family: Family) -> Any:
-    """Stock tokenizer classes only; the mask token is declared where the checkpoint does not."""
+def load_tokenizer(folder: Path, family: Family) -> PreTrainedTokenizerFast:
+    """Stock tokenizer classes only: the family's, or the plain one where the files ask for it."""
     path = folder / "tokenizer_config.json"
+    plain = "PreTrainedTokenizerFast"
     try:
         declared = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-        plain = family == "llada" or declared.get("tokenizer_class") == "PreTrainedTokenizerFast"
-        kind = PreTrainedTokenizerFast if plain else Qwen2Tokenizer
+        kind = plain if declared.get("tokenizer_class") == plain else family.tokenizer
         with quiet():
-            return kind.from_pretrained(str(folder), local_files_only=True)
+            return TOKENIZERS[kind].from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # the library raises many kinds here
         raise GoldimaskError(f"{folder}: the tokenizer does not load ({error})") from error
 
 
-def quantisation(quant: str) -> Any:
+def assemble(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerFast,
+    family: Family,
+    name: str,
+    path: str = "",
+) -> Backbone:
+    """Collect the special ids and the alignment; refuses ids that the embedding does not have."""
+    config: Any = model.config
+    mask_id = first(config.mask_token_id, tokenizer.mask_token_id)
+    if mask_id is None or not 0 <= mask_id < config.vocab_size:
+        raise GoldimaskError(
+            f"{path or name}: mask_token_id is {mask_id}, not a row of the embedding "
+            f"({config.vocab_size} rows); set it in config.json"
+        )
+    declared = getattr(config, "padding_token_id", None)
+    pad_id = first(declared, config.pad_token_id, tokenizer.pad_token_id)
+    turn_end = first(tokenizer.get_vocab().get(family.turn_end), tokenizer.eos_token_id)
+    if pad_id is None or turn_end is None:
+        missing = "pad token" if pad_id is None else "turn end token"
+        raise GoldimaskError(f"{path or name}: the tokenizer has no {missing}")
+    layers, shift, length = config.num_hidden_layers, config.logit_shift, family.usable_length
+    return Backbone(
+        model=model,
+        tokenizer=tokenizer,
+        name=name,
+        family=family,
+        mask_id=mask_id,
+        pad_id=pad_id,
+        turn_end_id=turn_end,
+        special_ids=special_ids(tokenizer) | {mask_id, pad_id, turn_end},
+        shift=shift,
+        layers=layers,
+        max_length=min(config.max_position_embeddings, length or config.max_position_embeddings),
+        scorer=TokenScorer(mask_id, shift, layers),
+        path=path,
+    )
+
+
+def first(*ids: Any) -> int | None:
+    """The first id that is known (0 is an id)."""
+    return next((i for i in ids if i is not None), None)
+
+
+def special_ids(tokenizer: PreTrainedTokenizerFast) -> frozenset[int]:
+    """Every id that the tokenizer marks as special."""
+    added = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special}
+    return frozenset(added | set(tokenizer.all_special_ids))
+
+
+def quantisation(quant: str) -> BitsAndBytesConfig:
     """The 4-bit settings of `quant`, from the `quant` extra."""
     if quant != "nf4":
         raise GoldimaskError(f"backbone.quant: unknown '{quant}'; valid: nf4")
-    from importlib.util import find_spec
-
     if find_spec("bitsandbytes") is None:
         raise GoldimaskError(
             "backbone.quant: nf4 needs bitsandbytes; pip install 'goldimask[quant]'"
         )
-    from transformers import BitsAndBytesConfig
-
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -158,20 +210,28 @@ def quantisation(quant: str) -> Any:
     )
 
 
+def one_of(key: str, value: str, valid: Any) -> str:
+    """The value, if it is among the valid ones (names, or a `Literal`)."""
+    names: Iterable[str] = get_args(valid) or valid
+    if value not in names:
+        raise GoldimaskError(f"backbone.{key}: unknown '{value}'; {nearest(value, names)}")
+    return value
+
+
 def resolve_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torch.dtype:
+    """A precision by name; without one, what the device is good at."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype is None:
         return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if dtype not in DTYPES:
-        raise GoldimaskError(f"backbone.dtype: unknown '{dtype}'; {nearest(dtype, DTYPES)}")
-    return DTYPES[dtype]
+    return DTYPES[one_of("dtype", dtype, DTYPES)]
 
 
 def default_device() -> str:
-    accelerator = (
-        torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    )
+    """The accelerator if there is one."""
+    if not torch.accelerator.is_available():
+        return "cpu"
+    accelerator = torch.accelerator.current_accelerator()
     return "cpu" if accelerator is None else accelerator.type
 
 

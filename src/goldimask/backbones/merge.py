@@ -1,4 +1,4 @@
-"""An adapter merged into its base, checked, and written in either layout (D21).
+"""An adapter merged into its base, checked, and written in either layout (D21, docs/decisions.md).
 
     W' = W + (alpha / r) B A      in float32, then rounded once to the precision that is stored
 
@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
 
-from goldimask.backbones import Backbone, load_backbone
+from goldimask.backbones.base import Backbone
 from goldimask.backbones.checkpoint import check_tensors, read_config, read_shapes, weight_files
-from goldimask.backbones.loading import DTYPES, find_folder
+from goldimask.backbones.folders import find_model
+from goldimask.backbones.loading import DTYPES, load_backbone
 from goldimask.backbones.lora import load_adapter
 from goldimask.backbones.saving import SHARD_BYTES, Layout, full_state, write_backbone
 from goldimask.errors import GoldimaskError, RunFailed, nearest
 from goldimask.files import new_folder
 from goldimask.keys import Stream, torch_seed
-from goldimask.runs import find_run
 
 TOLERANCE = 1e-4  # of the largest logit
 PROBE_LENGTH = 64
@@ -45,6 +45,7 @@ class Merged:
     agreement: float  # share of rows whose most likely token is the same after rounding
 
     def as_dict(self) -> dict[str, Any]:
+        """For `--json`."""
         return asdict(self)
 
 
@@ -62,12 +63,12 @@ def merge_run(
         raise GoldimaskError(f"--layout: unknown '{layout}'; {nearest(layout, ('hub', 'native'))}")
     if to.exists() and not force and (not to.is_dir() or any(to.iterdir())):
         raise GoldimaskError(f"{to}: already exists; choose another folder or pass --force")
-    found = find_run(run)
-    folder, _ = find_folder(found.base)
+    found = find_model(run)
+    folder = found.folder()
     name = dtype or stored_dtype(folder)
     if name not in DTYPES:
         raise GoldimaskError(f"--dtype: unknown '{name}'; {nearest(name, DTYPES)}")
-    backbone = load_backbone(found.base, dtype=torch.float32, device="cpu")
+    backbone = load_backbone(folder, dtype=torch.float32, device="cpu")
     merged, before = backbone, None
     if found.adapter is not None:
         with_adapter = load_adapter(backbone, found.adapter)
@@ -75,12 +76,13 @@ def merge_run(
         merged = replace(backbone, model=with_adapter.model.merge_and_unload())  # type: ignore[operator]
     after = probe_logits(merged)
     difference = 0.0 if before is None else compare(before, after, str(to))
-    round_weights(merged.model, DTYPES[name])
+    cast_weights(merged.model, DTYPES[name])
+    cast_weights(merged.model, torch.float32)  # rounded, but computed with as before
     rounded = probe_logits(merged)
+    cast_weights(merged.model, DTYPES[name])
     with new_folder(to) as temporary:
-        stored = replace(merged, model=cast_weights(merged.model, DTYPES[name]))
-        write_backbone(stored, temporary, layout, shard_bytes)
-        verify_folder(temporary, full_state(stored, layout))
+        write_backbone(merged, temporary, layout, shard_bytes)
+        verify_folder(temporary, full_state(merged, layout))
     return Merged(
         folder=str(to),
         layout=layout,
@@ -102,17 +104,10 @@ def stored_dtype(folder: Path) -> str:
     return NAMES[most]
 
 
-def cast_weights(model: Any, dtype: torch.dtype) -> Any:
+def cast_weights(model: nn.Module, dtype: torch.dtype) -> None:
     """Parameters in `dtype`; buffers (RoPE's frequencies) stay as they are."""
     for p in model.parameters():
         p.data = p.data.to(dtype)
-    return model
-
-
-def round_weights(model: Any, dtype: torch.dtype) -> None:
-    """Round the parameters as `dtype` would, but keep computing in float32."""
-    for p in model.parameters():
-        p.data = p.data.to(dtype).float()
 
 
 @torch.no_grad()

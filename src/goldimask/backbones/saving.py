@@ -11,22 +11,18 @@ The folder appears when it is complete, or not at all.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from safetensors.torch import save_file
+from huggingface_hub import save_torch_state_dict
 from torch import Tensor
 
-from goldimask.backbones import dream, llada
 from goldimask.backbones.base import Backbone
 from goldimask.errors import GoldimaskError
 from goldimask.files import new_folder, write_json
 
 Layout = Literal["hub", "native"]
 SHARD_BYTES = 5_000_000_000
-# classes that every version of transformers knows; newer ones write a name of their own
-TOKENIZER_CLASS = {"llada": "PreTrainedTokenizerFast", "dream": "Qwen2Tokenizer"}
 
 
 def save_backbone(
@@ -44,8 +40,8 @@ def save_backbone(
 
 
 def write_backbone(backbone: Backbone, folder: Path, layout: Layout, shard_bytes: int) -> None:
-    """Fill an existing folder."""
-    write_weights(full_state(backbone, layout), folder, shard_bytes)
+    """Fill an existing folder: safetensors (with an index when sharded), config, tokenizer."""
+    save_torch_state_dict(full_state(backbone, layout), folder, max_shard_size=shard_bytes)
     write_json(folder / "config.json", config_dict(backbone, layout))
     write_tokenizer(backbone, folder)
 
@@ -56,52 +52,20 @@ def full_state(backbone: Backbone, layout: Layout) -> dict[str, Tensor]:
     state = {k: v.detach() for k, v in backbone.model.state_dict().items()}
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
-    return llada.rename(state, layout) if backbone.family == "llada" else state
+    return {backbone.family.to_hub(k): v for k, v in state.items()} if layout == "hub" else state
 
 
 def config_dict(backbone: Backbone, layout: Layout) -> dict[str, Any]:
+    """config.json in the layout's words."""
     config: Any = backbone.model.config
     dtype = str(next(backbone.model.parameters()).dtype).removeprefix("torch.")
     if layout == "hub":
-        module = llada if backbone.family == "llada" else dream
-        return {**module.hub_config(config), "torch_dtype": dtype}
+        return {**backbone.family.hub_config(config), "torch_dtype": dtype}
     fields = json.loads(config.to_json_string(use_diff=False))
     for key in ("auto_map", "_name_or_path", "transformers_version"):
         fields.pop(key, None)
     architectures = [type(backbone.model).__name__]
     return {**fields, "architectures": architectures, "dtype": dtype}
-
-
-def write_weights(state: Mapping[str, Tensor], folder: Path, shard_bytes: int) -> None:
-    """One safetensors file, or shards with an index when larger than `shard_bytes`."""
-    shards = list(split_shards(state, shard_bytes))
-    total = sum(t.nbytes for t in state.values())
-    if len(shards) == 1:
-        save_file(contiguous(shards[0]), folder / "model.safetensors", {"format": "pt"})
-        return
-    where: dict[str, str] = {}
-    for i, shard in enumerate(shards, 1):
-        name = f"model-{i:05d}-of-{len(shards):05d}.safetensors"
-        save_file(contiguous(shard), folder / name, {"format": "pt"})
-        where.update(dict.fromkeys(shard, name))
-    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(where.items()))}
-    write_json(folder / "model.safetensors.index.json", index)
-
-
-def split_shards(state: Mapping[str, Tensor], limit: int) -> Iterator[dict[str, Tensor]]:
-    shard: dict[str, Tensor] = {}
-    size = 0
-    for name, tensor in state.items():
-        if shard and size + tensor.nbytes > limit:
-            yield shard
-            shard, size = {}, 0
-        shard[name] = tensor
-        size += tensor.nbytes
-    yield shard
-
-
-def contiguous(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {k: v.cpu().contiguous() for k, v in state.items()}
 
 
 def write_tokenizer(backbone: Backbone, folder: Path) -> None:
@@ -112,10 +76,10 @@ def write_tokenizer(backbone: Backbone, folder: Path) -> None:
     for key in ("auto_map", "is_local", "local_files_only"):
         config.pop(key, None)
     model = backbone.tokenizer.backend_tokenizer.model
-    pairs = type(model).__name__ == "BPE"  # what Dream's own class is built on
-    config["tokenizer_class"] = TOKENIZER_CLASS[backbone.family if pairs else "llada"]
+    pairs = type(model).__name__ == "BPE"  # what Qwen2's class is built on
+    config["tokenizer_class"] = backbone.family.tokenizer if pairs else "PreTrainedTokenizerFast"
     write_json(path, config)
-    if backbone.family == "dream" and pairs:  # its own class reads these, not tokenizer.json
+    if config["tokenizer_class"] == "Qwen2Tokenizer":  # reads these, not tokenizer.json
         model.save(str(folder))
         added = {str(t): i for i, t in backbone.tokenizer.added_tokens_decoder.items()}
         write_json(folder / "added_tokens.json", added)

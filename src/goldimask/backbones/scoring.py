@@ -16,16 +16,16 @@ output.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from transformers import Cache, PreTrainedConfig
 from transformers.utils.generic import ModelOutput
 
-from goldimask.backbones.attention import SDPA, AttentionTap
-from goldimask.backbones.lastblock import can_trim, scored_rows
+from goldimask.backbones.attention import IMPLEMENTATIONS, SDPA, AttentionTap
 from goldimask.backbones.liger import liger_logp
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal, Signals
@@ -33,23 +33,21 @@ from goldimask.types import Batch, Signal, Signals
 BUDGET_MB = 256.0
 Kernel = Literal["torch", "liger"]
 AttentionRows = Literal["token", "predictor"]
-NO_GENERATE = "generate: a diffusion model is decoded with goldimask.decode, not left to right"
 
 
 @dataclass
 class DiffusionOutput(ModelOutput):
     """What a forward pass was asked for; the rest is None."""
 
-    logits: Tensor | None = (
-        None  # [B, T, V] raw rows, or [M, V] aligned to tokens with `logits_mask`
-    )
+    # [B, T, V] raw rows, or [M, V] aligned to tokens with `logits_mask`
+    logits: Tensor | None = None
     logp: Tensor | None = None  # [B, T]
     entropy: Tensor | None = None  # [B, T]
     attention: Tensor | None = None  # [B, N, T]
     received: Tensor | None = None  # [B, T]
-    past_key_values: Any = None
-    hidden_states: Any = None
-    attentions: Any = None
+    past_key_values: Cache | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
 
 
 def predictor_rows(positions: Tensor, shift: bool, length: int | None = None) -> Tensor:
@@ -64,87 +62,89 @@ def predictor_rows(positions: Tensor, shift: bool, length: int | None = None) ->
     return positions - (positions % length != 0).long()
 
 
-def diffusion_forward(
-    model: Any,
-    input_ids: Tensor | None = None,
-    attention_mask: Tensor | None = None,
-    position_ids: Tensor | None = None,
-    past_key_values: Any = None,
-    logits_to_keep: int | Tensor = 0,
-    labels: None = None,
-    *,
-    score_ids: Tensor | None = None,
-    score_mask: Tensor | None = None,
-    score_entropy: bool = False,
-    score_mb: float = BUDGET_MB,
-    score_kernel: Kernel = "torch",
-    logits_mask: Tensor | None = None,
-    tap_layer: int | None = None,
-    tap_rows: Tensor | None = None,
-    tap_scored: bool = False,
-    tap_received: bool = False,
-    **kwargs: Any,
-) -> DiffusionOutput:
-    """The forward pass of both families; `score_mask`, `logits_mask` [B, T] select tokens.
+class DiffusionModel:
+    """The forward pass of every family, mixed into a stock causal model before its own class."""
 
-    `tap_scored` promises that `tap_rows` are the rows that score `score_mask`. When scores are all
-    that is asked for, the last block runs for their rows alone (`lastblock.py`).
-    """
-    if labels is not None:
-        raise GoldimaskError("labels: a diffusion backbone has no built-in loss; use MaskedStep")
-    valid = attention_mask if attention_mask is not None and attention_mask.ndim == 2 else None
-    if tap_layer is not None and attention_mask is not None and valid is None:
-        raise GoldimaskError("attention_mask: the attention tap needs the 2-D padding mask")
-    tap = None
-    if tap_layer is not None:
-        tap = AttentionTap(tap_layer, tap_rows, valid, tap_received, score_mb)
-        kwargs["tap"] = tap
-    if score_mask is not None and score_ids is None:
-        raise GoldimaskError("score_mask: needs score_ids, the tokens to be scored")
-    if valid is not None and past_key_values is None:
-        if position_ids is None:  # count real tokens, so that left padding changes nothing
-            position_ids = (valid.long().cumsum(1) - 1).clamp_min_(0)
-        if model.config._attn_implementation == SDPA:  # a view: no [B, T, T] mask, no device sync
-            b, t = valid.shape
-            attention_mask = valid.bool()[:, None, None, :].expand(b, 1, t, t)
-    shift = bool(model.config.logit_shift)
-    scored, rows = None, None
-    if score_mask is not None:
-        scored = find_scored(score_mask, shift)
-        tapped = tap is not None and tap.layer == model.config.num_hidden_layers - 1
-        free = logits_mask is None and past_key_values is None
-        if tapped:  # the tap must find its rows among those that are left
-            free = free and tap_scored and not tap_received
-        if free and can_trim(model, attention_mask, kwargs):
-            rows = kwargs["scored_rows"] = scored_rows(*scored, *score_mask.shape)
-        if tap is not None:
-            tap.narrowed = tapped and rows is not None
-    base = model.model(
-        input_ids=input_ids,
-        attention_mask=attention_mask,
-        position_ids=position_ids,
-        past_key_values=past_key_values,
-        **kwargs,
-    )
-    h = base.last_hidden_state
-    out = DiffusionOutput(
-        past_key_values=base.past_key_values,
-        hidden_states=base.hidden_states,
-        attentions=base.attentions,
-    )
-    if tap is not None:
-        out.attention, out.received = tap.attention, tap.received
-    if score_mask is not None and score_ids is not None and scored is not None:
-        wanted = h if rows is not None else h.reshape(-1, h.shape[-1]).index_select(0, scored[1])
-        out.logp, out.entropy = score_rows(
-            wanted, model.lm_head, score_ids, scored[0], score_entropy, score_mb, score_kernel
+    config: Any
+    model: nn.Module
+    lm_head: nn.Module
+
+    def __init__(self, config: PreTrainedConfig) -> None:
+        super().__init__(config)  # type: ignore[call-arg]
+        name: str = config._attn_implementation  # type: ignore[assignment]
+        config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        logits_to_keep: int | Tensor = 0,
+        *,
+        score_ids: Tensor | None = None,
+        score_mask: Tensor | None = None,
+        score_entropy: bool = False,
+        score_mb: float = BUDGET_MB,
+        score_kernel: Kernel = "torch",
+        logits_mask: Tensor | None = None,
+        tap_layer: int | None = None,
+        tap_rows: Tensor | None = None,
+        tap_received: bool = False,
+        **kwargs: Any,  # transformers' own, for its blocks
+    ) -> DiffusionOutput:
+        """`score_mask` and `logits_mask` [B, T] select tokens; `tap_rows` [B, N] are query rows."""
+        if kwargs.pop("labels", None) is not None:
+            raise GoldimaskError(
+                "labels: a diffusion backbone has no built-in loss; use MaskedStep"
+            )
+        if score_mask is not None and score_ids is None:
+            raise GoldimaskError("score_mask: needs score_ids, the tokens to be scored")
+        valid = attention_mask if attention_mask is not None and attention_mask.ndim == 2 else None
+        tap = None
+        if tap_layer is not None:
+            if attention_mask is not None and valid is None:
+                raise GoldimaskError("attention_mask: the attention tap needs the 2-D padding mask")
+            tap = AttentionTap(tap_layer, tap_rows, valid, tap_received, score_mb)
+            kwargs["tap"] = tap
+        if valid is not None and past_key_values is None:
+            if position_ids is None:  # count real tokens, so that left padding changes nothing
+                position_ids = (valid.long().cumsum(1) - 1).clamp_min_(0)
+            if self.config._attn_implementation == SDPA:  # a view: no [B, T, T] mask, no sync
+                b, t = valid.shape
+                attention_mask = valid.bool()[:, None, None, :].expand(b, 1, t, t)
+        base = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            past_key_values=past_key_values,
+            **kwargs,
         )
-    if logits_mask is not None:
-        rows = predictor_rows(logits_mask.reshape(-1).nonzero().squeeze(1), shift, h.shape[1])
-        out.logits = model.lm_head(h.reshape(-1, h.shape[-1]).index_select(0, rows))
-    elif score_mask is None:
-        out.logits = model.lm_head(keep_rows(h, logits_to_keep))
-    return out
+        h = base.last_hidden_state
+        out = DiffusionOutput(
+            past_key_values=base.past_key_values,
+            hidden_states=base.hidden_states,
+            attentions=base.attentions,
+        )
+        if tap is not None:
+            out.attention, out.received = tap.attention, tap.received
+        shift = bool(self.config.logit_shift)
+        if score_mask is not None and score_ids is not None:
+            positions, rows = selected_rows(h, score_mask, shift)
+            out.logp, out.entropy = score_rows(
+                rows, self.lm_head, score_ids, positions, score_entropy, score_mb, score_kernel
+            )
+        if logits_mask is not None:
+            out.logits = self.lm_head(selected_rows(h, logits_mask, shift)[1])
+        elif score_mask is None:
+            out.logits = self.lm_head(keep_rows(h, logits_to_keep))
+        return out
+
+    def generate(self, *_: object, **__: object) -> NoReturn:
+        """Refused: the inherited loop writes one token after the other."""
+        raise GoldimaskError(
+            "generate: a diffusion model is decoded with goldimask.decode, not left to right"
+        )
 
 
 def keep_rows(h: Tensor, keep: int | Tensor) -> Tensor:
@@ -154,26 +154,11 @@ def keep_rows(h: Tensor, keep: int | Tensor) -> Tensor:
     return h[:, keep]
 
 
-def score_positions(
-    h: Tensor,  # [B, T, D]
-    head: nn.Module,
-    ids: Tensor,  # [B, T]
-    mask: Tensor,  # [B, T] bool
-    shift: bool,
-    entropy: bool = False,
-    budget_mb: float = BUDGET_MB,
-    kernel: Kernel = "torch",
-) -> tuple[Tensor, Tensor | None]:
-    """log p (and entropy) of `ids` at `mask`, zero elsewhere; on the graph even if empty."""
-    positions, source = find_scored(mask, shift)
-    rows = h.reshape(-1, h.shape[-1]).index_select(0, source)
-    return score_rows(rows, head, ids, positions, entropy, budget_mb, kernel)
-
-
-def find_scored(mask: Tensor, shift: bool) -> tuple[Tensor, Tensor]:
-    """Flat positions [M] of a mask [B, T], and the flat rows that predict them."""
+def selected_rows(h: Tensor, mask: Tensor, shift: bool) -> tuple[Tensor, Tensor]:
+    """Flat positions [M] of a mask [B, T], and the hidden rows [M, D] that predict them."""
     positions = mask.reshape(-1).nonzero().squeeze(1)  # waits for the device
-    return positions, predictor_rows(positions, shift, mask.shape[1])
+    rows = predictor_rows(positions, shift, mask.shape[1])
+    return positions, h.reshape(-1, h.shape[-1]).index_select(0, rows)
 
 
 def score_rows(
@@ -185,7 +170,7 @@ def score_rows(
     budget_mb: float = BUDGET_MB,
     kernel: Kernel = "torch",
 ) -> tuple[Tensor, Tensor | None]:
-    """As `score_positions`, from the hidden rows that predict the positions."""
+    """log p (and entropy) of `ids` at the positions, zero elsewhere; on the graph even if empty."""
     b, t = ids.shape
     targets = ids.reshape(-1).index_select(0, positions)
     if kernel == "liger" and not entropy:  # the fused kernel has no entropy
@@ -249,7 +234,7 @@ class TokenScorer:
     mask_id: int
     shift: bool
     layers: int
-    attention_rows: AttentionRows = "token"  # D10; differ only when shifted
+    attention_rows: AttentionRows = "token"  # differ only when shifted; D10, docs/decisions.md
     budget_mb: float = BUDGET_MB
     kernel: Kernel = "torch"
 
@@ -266,7 +251,6 @@ class TokenScorer:
         if Signal.ATTENTION in want:
             rows = candidate_rows(hidden)
             asked["tap_rows"] = self.query_rows(rows)
-            asked["tap_scored"] = not self.shift or self.attention_rows == "predictor"
         if Signal.RECEIVED in want:
             asked["tap_received"] = True
         if asked:

@@ -11,34 +11,44 @@ from typing import Any
 
 import torch
 from torch import nn
+from transformers import PreTrainedTokenizerFast
 
-from goldimask.backbones.assemble import assemble
-from goldimask.backbones.base import Backbone
-from goldimask.backbones.dream import DreamConfig, DreamForDiffusion
-from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
+from goldimask.backbones.base import Backbone, Family
+from goldimask.backbones.dream import DREAM
+from goldimask.backbones.llada import LLADA
+from goldimask.backbones.loading import assemble
 from goldimask.keys import Stream, torch_seed
 
 INIT_STD = 0.02
 RESIDUAL = ("o_proj.weight", "down_proj.weight")
 
 
-def new_llada(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = "new") -> Backbone:
-    """A fresh model; `config` has LLaDA's or Llama's field names, and a `mask_token_id`."""
-    return fresh(LLaDAForDiffusion, LLaDAConfig, config, tokenizer, seed, name)
-
-
-def new_dream(config: Mapping[str, Any], tokenizer: Any, seed: int, name: str = "new") -> Backbone:
-    """A fresh model; `config` has Qwen2's field names, and a `mask_token_id`."""
-    return fresh(DreamForDiffusion, DreamConfig, config, tokenizer, seed, name)
-
-
-def fresh(
-    kind: type, config_kind: type, config: Mapping[str, Any], tokenizer: Any, seed: int, name: str
+def new_llada(
+    config: Mapping[str, Any], tokenizer: PreTrainedTokenizerFast, seed: int, name: str = "new"
 ) -> Backbone:
+    """A fresh model; `config` has LLaDA's or Llama's field names, and a `mask_token_id`."""
+    return new_backbone(LLADA, config, tokenizer, seed, name)
+
+
+def new_dream(
+    config: Mapping[str, Any], tokenizer: PreTrainedTokenizerFast, seed: int, name: str = "new"
+) -> Backbone:
+    """A fresh model; `config` has Qwen2's field names, and a `mask_token_id`."""
+    return new_backbone(DREAM, config, tokenizer, seed, name)
+
+
+def new_backbone(
+    family: Family,
+    config: Mapping[str, Any],
+    tokenizer: PreTrainedTokenizerFast,
+    seed: int,
+    name: str,
+) -> Backbone:
+    """A fresh model of any family."""
     with torch.random.fork_rng(devices=[]):  # the constructor draws from the global generator
-        model = kind(config_kind(**{"attn_implementation": "sdpa", **config}))
+        model = family.model(family.config(**{"attn_implementation": "sdpa", **config}))
     init_weights(model, seed)
-    return assemble(model, tokenizer, name)
+    return assemble(model, tokenizer, family, name)
 
 
 @torch.no_grad()
@@ -46,13 +56,10 @@ def init_weights(model: nn.Module, seed: int) -> None:
     """Fill every parameter in the order of their names from one generator."""
     generator = torch.Generator().manual_seed(torch_seed(seed, Stream.INIT))
     config: Any = model.config
+    residual = INIT_STD / (2 * config.num_hidden_layers) ** 0.5
     for name, p in sorted(model.named_parameters()):
         if p.ndim == 1:
             p.fill_(0.0 if name.endswith("bias") else 1.0)
             continue
-        std = (
-            INIT_STD / (2 * config.num_hidden_layers) ** 0.5
-            if name.endswith(RESIDUAL)
-            else INIT_STD
-        )
+        std = residual if name.endswith(RESIDUAL) else INIT_STD
         p.copy_(torch.randn(p.shape, generator=generator) * std)

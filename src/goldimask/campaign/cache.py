@@ -68,9 +68,9 @@ def adapter_facts(lab: Lab) -> dict[str, int]:
 @cache
 def weights_hash(backbone: str) -> str:
     """Every file of the model's folder."""
-    from goldimask.backbones.loading import find_folder
+    from goldimask.backbones import find_model
 
-    folder, _ = find_folder(backbone)
+    folder = find_model(backbone).folder()
     files = sorted(f for f in Path(folder).iterdir() if f.is_file())
     if not files:
         raise GoldimaskError(f"backbone '{backbone}': {folder} is empty")

@@ -58,9 +58,9 @@ def trainable(lab: Lab, name: str, seed: int) -> Any:
     backbone = load_backbone(name, dtype="float32", device="cpu")
     if lab.lora_rank == 0:
         return backbone
-    from goldimask.backbones.lora import LoraSettings, add_lora
+    from goldimask.backbones.lora import add_lora
 
-    return add_lora(backbone, LoraSettings(lab.lora_rank, 2.0 * lab.lora_rank, dropout=0.0), seed)
+    return add_lora(backbone, seed, r=lab.lora_rank, alpha=2.0 * lab.lora_rank, dropout=0.0)
 
 
 def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:

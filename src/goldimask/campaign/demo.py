@@ -40,7 +40,7 @@ def demo(
     folder: Path, settings: DemoSettings, say: Callable[[str], None], bars: bool = True
 ) -> dict[str, Any]:
     """Train, evaluate, write the page; returns the figures and the path of the page."""
-    from goldimask.runs import load_run
+    from goldimask.backbones import load_backbone
 
     runs = {"base": "tiny"}
     for name in METHODS:
@@ -48,7 +48,7 @@ def demo(
     results: dict[str, Any] = {}
     for name, where in runs.items():
         results[name] = scored(
-            folder, name, where, settings, lambda w=where: load_run(w), say, bars
+            folder, name, where, settings, lambda w=where: load_backbone(w), say, bars
         )
     attach_losses(results, folder)
     write_json(folder / "results.json", {"settings": asdict(settings), "results": results})

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from goldimask.backbones import load_backbone
 from goldimask.campaign.demo import METHODS, DemoSettings
 from goldimask.config import load_recipe
 from goldimask.data.examples import load_examples
@@ -19,7 +20,6 @@ from goldimask.report.page import write_page
 from goldimask.report.run_report import make_report, write_files, write_html
 from goldimask.report.runs import read_run
 from goldimask.report.step_page import steps_section
-from goldimask.runs import load_run
 from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
 
 SHOWN = ("vanilla", "lift-2", "agdo", "random-waterfill", "goldimask-d", "goldimask-r")
@@ -30,7 +30,7 @@ def write_demo_page(
     path: Path, folder: Path, runs: Mapping[str, str], results: Mapping[str, Any], s: DemoSettings
 ) -> Path:
     """Collect and write the page."""
-    base = load_run(runs["base"])
+    base = load_backbone(runs["base"])
     rows = [
         {"name": n, "held_out": r["heldout"], "steps": r["steps"], "tasks": r["tasks"]}
         for n, r in results.items()
@@ -74,7 +74,7 @@ def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:
     problems = [test_set(name, 1)[0] for name in names]
     records = []
     for label, where in runs.items():
-        backbone = load_run(where)
+        backbone = load_backbone(where)
         special = sorted(backbone.special_ids)
         prompts = [p.prompt for p in problems]
         for name, problem, made in zip(

@@ -25,9 +25,9 @@ def chat(
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ...")] = None,
 ) -> None:
     """Talk to a model; `/reset` forgets the conversation, `/quit` or end of input leaves."""
-    from goldimask.runs import load_run
+    from goldimask.backbones import load_backbone
 
-    backbone = load_run(run, device, dtype)
+    backbone = load_backbone(run, dtype, device)
     options = {
         "decoder": decoder,
         "tau": tau,

@@ -101,15 +101,15 @@ def decode_command(
     }
     checked(options)
     rows = [] if file is None else read(file)
-    from goldimask.runs import load_run
+    from goldimask.backbones import load_backbone
 
-    backbone = load_run(run, device, dtype)
+    backbone = load_backbone(run, dtype, device)
     if cache != "none":
         say(f"cache '{cache}' is approximate: scores within a block use stale keys and values")
     if file is not None:
         decode_file(backbone, rows, out, run, options, trace, as_json)
     elif html is not None:
-        models = [(run, backbone), *((r, load_run(r, device, dtype)) for r in against or ())]
+        models = [(run, backbone), *((r, load_backbone(r, dtype, device)) for r in against or ())]
         write_replay(html, models, prompt, samples, options, trace, as_json)
     elif show:
         show_one(backbone, prompt, options)
@@ -198,9 +198,9 @@ def write_replay(
 
 def labels(runs: list[str]) -> list[str]:
     """Last names, whole paths where two are alike, numbers where those are alike too."""
-    from goldimask.runs import find_run
+    from goldimask.backbones import find_model
 
-    names = [find_run(r).name for r in runs]
+    names = [find_model(r).name for r in runs]
     names = [n if names.count(n) == 1 else r for n, r in zip(names, runs, strict=True)]
     return [n if names.count(n) == 1 else f"{n} ({i + 1})" for i, n in enumerate(names)]
 

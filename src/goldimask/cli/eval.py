@@ -70,9 +70,9 @@ def eval_command(
     """
     from dataclasses import replace
 
+    from goldimask.backbones import find_model, load_backbone
     from goldimask.errors import GoldimaskError
     from goldimask.eval.run import evaluate, make_plan
-    from goldimask.runs import find_run, load_run
 
     names = [t for t in tasks.split(",") if t]
     if not names:
@@ -96,7 +96,7 @@ def eval_command(
     ]
     folder = out or default_out(run)
     say(f"samples: {folder}" + (f" (shard {part[0]} of {part[1]})" if part[1] > 1 else ""))
-    backbone = load_run(run, device=device or device_of(part), dtype=dtype)
+    backbone = load_backbone(run, device=device or device_of(part), dtype=dtype)
     with progress("decoding", total) as advance:
         result = evaluate(
             backbone,
@@ -109,11 +109,11 @@ def eval_command(
             out=folder,
             batch_size=batch_size,
             shard=part,
-            model_name=find_run(run).name,
+            model_name=find_model(run).name,
             progress=advance,
         )
     report = summary(result)
-    report |= {"model": find_run(run).name, "decoder": decoder, "options": options}
+    report |= {"model": find_model(run).name, "decoder": decoder, "options": options}
     report |= {"out": str(folder), "shard": list(part), "protocol": protocol}
     if part[1] == 1:
         mention_mixtures(folder)

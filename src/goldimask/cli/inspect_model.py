@@ -24,9 +24,8 @@ def inspect_model(
 ) -> None:
     """Family, sizes, special tokens, chat rendering and memory of a checkpoint."""
     from goldimask.backbones.inspection import inspect_model as inspect
-    from goldimask.backbones.lora import LoraSettings
 
-    found = inspect(path, length, batch, LoraSettings(r=lora_r))
+    found = inspect(path, length, batch, lora_r)
     emit(found, as_json, None if as_json else page(found))
 
 

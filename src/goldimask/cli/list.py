@@ -51,7 +51,7 @@ def methods(as_json: JsonFlag = False) -> None:
 @list_app.command()
 def backbones(as_json: JsonFlag = False) -> None:
     """Models that have a short name; any folder or Hub id works as well."""
-    from goldimask.backbones.base import BACKBONES
+    from goldimask.backbones import BACKBONES
 
     rows = [{"name": e.name, "summary": e.summary, "source": _source(e.load())} for e in BACKBONES]
     _emit_rows("backbones", rows, as_json)

@@ -34,10 +34,10 @@ def study_eligibility_command(
     as_json: JsonFlag = False,
 ) -> None:
     """Oracle-safe parallelism, threshold precision and their change, on fixed references."""
+    from goldimask.backbones import find_model, load_backbone
     from goldimask.config import DataSection
     from goldimask.data.examples import DataReport, load_pairs
     from goldimask.files import write_json
-    from goldimask.runs import find_run, load_run
     from goldimask.studies.eligibility import study_eligibility
 
     taus = numbers(tau, "--tau", float)
@@ -49,9 +49,9 @@ def study_eligibility_command(
         else DataSection(corpus=corpus, limit=limit)
     )
     pairs = [(p.prompt, p.response) for p in load_pairs(section, DataReport())][:limit]
-    names = [find_run(r).name for r in runs]
+    names = [find_model(r).name for r in runs]
     labels = [n if names.count(n) == 1 else r for n, r in zip(names, runs, strict=True)]
-    models = [(label, partial(load_run, r)) for label, r in zip(labels, runs, strict=True)]
+    models = [(label, partial(load_backbone, r)) for label, r in zip(labels, runs, strict=True)]
     with progress("eligibility", len(models) * len(pairs) * states) as advance:
         result = study_eligibility(
             models,

@@ -115,8 +115,8 @@ def run(
     as_json: bool,
 ) -> None:
     """Measure every backbone, write data, tables and the figure, print the tables."""
+    from goldimask.backbones import load_backbone
     from goldimask.campaign.sheets import Sheet, write_sheet
-    from goldimask.runs import load_run
     from goldimask.studies.resampling import finite
     from goldimask.studies.tables import study_tables
     from goldimask.train.manifest import manifest
@@ -127,7 +127,7 @@ def run(
     results = []
     with progress(name, total * len(names)) as advance:
         for each in names:
-            load = partial(load_run, each, dtype="float32")
+            load = partial(load_backbone, each, dtype="float32")
             results.append(finite(study(load, advance=advance)))
     found = study_tables(results)
     sheets = [

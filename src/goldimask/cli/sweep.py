@@ -43,9 +43,9 @@ def sweep(
     Writes the figure (PDF, PNG), both tables and the numbers to `--out`. Steps are model calls,
     not seconds.
     """
+    from goldimask.backbones import find_model, load_backbone
     from goldimask.decoding.sweep import evaluator, is_baseline, to_json
     from goldimask.decoding.sweep import sweep as run_sweep
-    from goldimask.runs import find_run, load_run
 
     taus = numbers(tau, "--tau", float)
     sizes = [None] if lengths is None else numbers(lengths, "--lengths", int)
@@ -55,11 +55,11 @@ def sweep(
         raise GoldimaskError(
             f"--baselines: {', '.join(sorted(chosen - set(runs)))} is not among the runs"
         )
-    labels = [find_run(r).name for r in runs]
+    labels = [find_model(r).name for r in runs]
     plan = [
         (
             label if labels.count(label) == 1 else r,  # two folders may share a last name
-            partial(load_run, r),
+            partial(load_backbone, r),
             r in chosen if chosen is not None else is_baseline(r),
         )
         for r, label in zip(runs, labels, strict=True)

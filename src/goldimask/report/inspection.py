@@ -89,9 +89,9 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
     is_run = (run / "recipe.yaml").is_file()
     recipe = load_recipe(run / "recipe.yaml" if is_run else source, overrides)
     if is_run:
-        from goldimask.runs import load_run
+        from goldimask.backbones import load_backbone
 
-        backbone = load_run(run)
+        backbone = load_backbone(run)
         scorer = replace(backbone.scorer, attention_rows=recipe.backbone.attention_rows)
         backbone = replace(backbone, scorer=scorer)
         recipe = replace(recipe, method=settled_layer(recipe.method, run))

@@ -18,12 +18,12 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from goldimask.backbones.assemble import FAMILIES, assemble
-from goldimask.backbones.base import BACKBONES
-from goldimask.backbones.checkpoint import empty_model, read_config
-from goldimask.backbones.inspection import memory
-from goldimask.backbones.loading import find_folder, load_tokenizer
-from goldimask.backbones.lora import LoraSettings
+from goldimask.backbones.base import Family
+from goldimask.backbones.checkpoint import empty_model
+from goldimask.backbones.dream import DREAM
+from goldimask.backbones.inspection import adapter_size, memory
+from goldimask.backbones.llada import LLADA
+from goldimask.backbones.loading import empty_backbone
 from goldimask.build import build_method
 from goldimask.config import Recipe
 from goldimask.data.examples import load_examples, split
@@ -33,7 +33,7 @@ from goldimask.train.tracking import tracker_names
 
 TFLOPS = 150.0
 
-LLADA = {
+LLADA_8B = {
     "d_model": 4096,
     "n_heads": 32,
     "n_kv_heads": 32,
@@ -44,7 +44,7 @@ LLADA = {
     "max_sequence_length": 4096,
     "mask_token_id": 126336,
 }
-DREAM = {
+DREAM_7B = {
     "hidden_size": 3584,
     "num_attention_heads": 28,
     "num_key_value_heads": 4,
@@ -53,10 +53,10 @@ DREAM = {
     "vocab_size": 152064,
     "mask_token_id": 151666,
 }
-KNOWN: dict[str, tuple[Any, dict[str, Any]]] = {  # sizes of the named backbones
-    "llada-8b-instruct": ("llada", LLADA),
-    "llada-1.5": ("llada", LLADA),
-    "dream-7b-instruct": ("dream", DREAM),
+KNOWN: dict[str, tuple[Family, dict[str, Any]]] = {  # sizes of the named backbones
+    "llada-8b-instruct": (LLADA, LLADA_8B),
+    "llada-1.5": (LLADA, LLADA_8B),
+    "dream-7b-instruct": (DREAM, DREAM_7B),
 }
 
 
@@ -74,8 +74,8 @@ def plan(recipe: Recipe, processes: int = 1, launch: str = "ddp") -> dict[str, A
         "_checkpointed" if trainer.get("gradient_checkpointing") else ""
     )
     lora = recipe.lora
-    settings = LoraSettings(lora.r, lora.alpha, lora.dropout, lora.targets) if lora else None
-    estimate = memory(skeleton, {}, length, each, settings or LoraSettings())
+    adapter = adapter_size(skeleton.model, skeleton.family, lora.r, lora.targets) if lora else 0
+    estimate = memory(skeleton.model, length, each, adapter)
     per_token = flops_per_token(skeleton, method.passes, recipe.lora is not None, trainer)
     step_tokens = found["mean_length"] * recipe.global_batch_size
     flops = per_token * step_tokens * steps
@@ -108,15 +108,12 @@ def shape(recipe: Recipe) -> tuple[Any, str]:
     """The architecture without memory behind it, with its tokenizer when that is at hand."""
     name = recipe.backbone.path or recipe.backbone.name
     try:
-        folder, called = find_folder(name, weights=False)
-        config, family = read_config(folder)
-        tokenizer = load_tokenizer(folder, family)
-        return assemble(empty_model(config, family), tokenizer, called, str(folder)), "config.json"
+        return empty_backbone(name), "config.json"
     except GoldimaskError:
-        if name not in KNOWN or name not in BACKBONES:
+        if name not in KNOWN:
             raise
     family, fields = KNOWN[name]
-    model = empty_model(FAMILIES[family][0](**fields), family)
+    model = empty_model(family.config(**fields), family)
     return SimpleNamespace(model=model, name=name, family=family), "known sizes, not downloaded"
 
 

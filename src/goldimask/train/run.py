@@ -69,11 +69,17 @@ def prepare(recipe: Recipe) -> Prepared:
     examples, report = load_examples(recipe.data, backbone, seed=recipe.seed)
     train, validation = split(examples, recipe.data.validation, recipe.seed)
     if recipe.lora is not None:
-        from goldimask.backbones.lora import LoraSettings, add_lora
+        from goldimask.backbones.lora import add_lora
 
         lora = recipe.lora
-        settings = LoraSettings(lora.r, lora.alpha, lora.dropout, lora.targets)
-        backbone = add_lora(backbone, settings, recipe.seed)
+        backbone = add_lora(
+            backbone,
+            recipe.seed,
+            r=lora.r,
+            alpha=lora.alpha,
+            dropout=lora.dropout,
+            targets=lora.targets,
+        )
     return Prepared(recipe, method, backbone, train, validation, report)
 
 

@@ -9,8 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from builders import WRITERS, dream_config, llada_config
-from goldimask.backbones import Backbone, load_backbone
-from goldimask.backbones.assemble import FAMILIES
+from goldimask.backbones import FAMILIES, Backbone, load_backbone
 from goldimask.backbones.checkpoint import empty_model
 from goldimask.backbones.llada import to_hub, to_native
 from restated import restated_logits
@@ -134,7 +133,8 @@ def test_published_sizes(family: str, sizes: dict, parameters: int, tensors: int
     fields = {"llada": llada_config, "dream": dream_config}[family](**sizes)
     for key in ("model_type", "auto_map", "architectures"):
         fields.pop(key)
-    state = empty_model(FAMILIES[family][0](**fields), family).state_dict()
+    record = FAMILIES[family]
+    state = empty_model(record.config(**fields), record).state_dict()
     assert sum(p.numel() for p in state.values()) == parameters
     assert len(state) == tensors
     if family == "llada":

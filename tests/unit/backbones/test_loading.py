@@ -14,7 +14,7 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
-import goldimask.backbones.hub as hub
+import goldimask.backbones.folders as folders_module
 from builders import LLADA_TEMPLATE, WRITERS, write_dream, write_llada, write_llada_tokenizer
 from goldimask.backbones import BACKBONES, Backbone, load_backbone, new_llada, save_backbone
 from goldimask.backbones.base import Source
@@ -131,9 +131,7 @@ def test_unknown_names_and_options(folder: Path) -> None:
 
 
 def test_extras_say_how_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("goldimask.backbones.loading.find_spec", lambda name: None)
     refused(folder, "goldimask[quant]", quant="nf4")
     monkeypatch.setitem(sys.modules, "liger_kernel.transformers", None)
     fused_loss.cache_clear()
@@ -160,14 +158,16 @@ def test_hub_failures_are_one_line(
     def fail(*_: object, **__: object) -> str:
         raise error
 
-    monkeypatch.setattr(hub, "snapshot_download", fail)
+    monkeypatch.setattr(folders_module, "snapshot_download", fail)
     refused("some/where", "some/where", *words)
     refused("llada-8b-instruct", "GSAI-ML/LLaDA-8B-Instruct", *words)
 
 
 def test_hub_download_takes_no_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = {}
-    monkeypatch.setattr(hub, "snapshot_download", lambda repo, **o: asked.update(o) or str(folder))
+    monkeypatch.setattr(
+        folders_module, "snapshot_download", lambda repo, **o: asked.update(o) or str(folder)
+    )
     assert load_backbone("some/where").name == "some/where"
     patterns = asked["allow_patterns"]
     assert "*.safetensors" in patterns and not {"*.py", "*.bin", "*"} & set(patterns)
@@ -195,7 +195,7 @@ def test_record(backbone: Backbone, family: str) -> None:
     token = backbone.tokenizer.convert_ids_to_tokens
     assert (token(backbone.mask_id), token(backbone.turn_end_id)) == names
     assert token(backbone.pad_id) == "<|endoftext|>"
-    assert backbone.family == family and backbone.layers == 3
+    assert backbone.family.name == family and backbone.layers == 3
     assert backbone.shift is (family == "dream")
     assert backbone.max_length == {"llada": 256, "dream": 2048}[family]
     assert not backbone.model.training

@@ -14,11 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from builders import random_state
 from goldimask.backbones import Backbone, load_backbone, save_backbone
+from goldimask.backbones.llada import hub_targets
 from goldimask.backbones.lora import (
-    LoraSettings,
     adapter_parameters,
     add_lora,
-    hub_targets,
     load_adapter,
     save_adapter,
 )
@@ -31,7 +30,7 @@ ALL = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_pro
 def tuned(folder: Path, targets: tuple[str, ...] = ALL, **options: object) -> Backbone:
     """A backbone with an adapter that does something."""
     backbone = load_backbone(folder, **options)  # type: ignore[arg-type]
-    backbone = add_lora(backbone, LoraSettings(4, 8.0, 0.1, targets), seed=3)
+    backbone = add_lora(backbone, 3, r=4, alpha=8.0, dropout=0.1, targets=targets)
     shapes = {k: tuple(p.shape) for k, p in adapter_parameters(backbone.model).items()}
     with torch.no_grad():
         for name, value in random_state(shapes, seed=5, std=0.2).items():
@@ -46,9 +45,8 @@ def logits(backbone: Backbone) -> torch.Tensor:
 
 def test_fresh_adapter_changes_nothing_and_depends_on_the_seed(folder: Path) -> None:
     plain = logits(load_backbone(folder))
-    settings = LoraSettings(r=4, alpha=8)
     state = torch.get_rng_state()
-    made = [add_lora(load_backbone(folder), settings, seed) for seed in (0, 0, 1)]
+    made = [add_lora(load_backbone(folder), seed, r=4, alpha=8) for seed in (0, 0, 1)]
     assert torch.equal(state, torch.get_rng_state())
     assert torch.equal(logits(made[0]), plain)
     a, b, c = (adapter_parameters(m.model) for m in made)
@@ -61,7 +59,7 @@ def test_fresh_adapter_changes_nothing_and_depends_on_the_seed(folder: Path) -> 
 
 
 def test_only_the_adapter_trains_in_float32(folder: Path) -> None:
-    backbone = add_lora(load_backbone(folder, dtype="bfloat16"), LoraSettings(r=4), seed=0)
+    backbone = add_lora(load_backbone(folder, dtype="bfloat16"), 0, r=4)
     trained = {n: p for n, p in backbone.model.named_parameters() if p.requires_grad}
     assert len(trained) == len(adapter_parameters(backbone.model))
     assert {p.dtype for p in trained.values()} == {torch.float32}
@@ -79,19 +77,19 @@ def test_only_the_adapter_trains_in_float32(folder: Path) -> None:
 )
 def test_targets_that_match_nothing(backbone: Backbone, targets: tuple, words: tuple) -> None:
     with pytest.raises(GoldimaskError, match=r"lora\.targets") as caught:
-        add_lora(backbone, LoraSettings(targets=targets), seed=0)
+        add_lora(backbone, 0, targets=targets)
     assert all(word in str(caught.value) for word in words)
 
 
 def test_published_target_names_are_explained(folders: dict[str, Path]) -> None:
     with pytest.raises(GoldimaskError, match="'attn_out' is called 'o_proj' here"):
-        add_lora(load_backbone(folders["llada"]), LoraSettings(targets=("attn_out",)), seed=0)
+        add_lora(load_backbone(folders["llada"]), 0, targets=("attn_out",))
 
 
-@pytest.mark.parametrize("bad", [LoraSettings(r=0), LoraSettings(dropout=1.0)])
-def test_bad_settings(backbone: Backbone, bad: LoraSettings) -> None:
+@pytest.mark.parametrize("bad", [{"r": 0}, {"dropout": 1.0}])
+def test_bad_settings(backbone: Backbone, bad: dict) -> None:
     with pytest.raises(GoldimaskError, match=r"lora\.(r|dropout)"):
-        add_lora(backbone, bad, seed=0)
+        add_lora(backbone, 0, **bad)
 
 
 def test_saved_adapter_loads_here_and_in_peft(folder: Path, tmp_path: Path) -> None:

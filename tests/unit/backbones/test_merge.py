@@ -6,16 +6,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import goldimask.merge as merging
 import pytest
 import torch
 import yaml
 from typer.testing import CliRunner
 
+import goldimask.backbones.merge as merging
 from goldimask import Keys, MaskedStep, method
 from goldimask.backbones import load_backbone, save_backbone
 from goldimask.backbones.lora import (
-    LoraSettings,
     adapter_parameters,
     add_lora,
     load_adapter,
@@ -35,7 +34,7 @@ _register()
 @pytest.fixture
 def run(folder: Path, tmp_path: Path) -> Path:
     """A run folder as `goldimask train` leaves it."""
-    backbone = add_lora(load_backbone(folder), LoraSettings(4, 8.0, 0.0), seed=0)
+    backbone = add_lora(load_backbone(folder), 0, r=4, alpha=8.0, dropout=0.0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for p in adapter_parameters(backbone.model).values():
@@ -116,7 +115,7 @@ def test_mistakes(run: Path, tmp_path: Path) -> None:
 
 def test_train_merge_reload_decode(folder: Path, tmp_path: Path, make_batch: Callable) -> None:
     """A step of GoldiMask on an adapter, a merge to the published layout, a reload, a decode."""
-    backbone = add_lora(load_backbone(folder), LoraSettings(4, 8.0, 0.05), seed=0)
+    backbone = add_lora(load_backbone(folder), 0, r=4, alpha=8.0)
     batch, _ = make_batch([20, 26], pad=backbone.pad_id)
     response = batch.valid.clone()
     response[:, :5] = False
@@ -166,7 +165,7 @@ def test_inspect_command(folder: Path, family: str) -> None:
     model = load_backbone(folder)
     assert found["parameters"] == sum(p.numel() for p in model.model.parameters())
     assert found["tokens"]["mask"]["id"] == model.mask_id
-    lora = add_lora(model, LoraSettings(), seed=0)
+    lora = add_lora(model, seed=0)
     count = sum(p.numel() for p in adapter_parameters(lora.model).values())
     assert found["memory"]["adapter_parameters"] == count
     chat = found["chat"]

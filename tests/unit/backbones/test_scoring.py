@@ -16,7 +16,7 @@ from goldimask.backbones.scoring import (
     block_index,
     candidate_rows,
     chunk_rows,
-    score_positions,
+    score_rows,
 )
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal
@@ -87,10 +87,9 @@ def test_impossible_token_has_finite_entropy() -> None:
     head = torch.nn.Linear(4, 3, bias=True)
     with torch.no_grad():
         head.bias[2] = float("-inf")
-        hidden = torch.ones(1, 2, dtype=torch.bool)
         ids = torch.zeros(1, 2, dtype=torch.long)
-        _, entropy = score_positions(torch.zeros(1, 2, 4), head, ids, hidden, False, True)
-    assert torch.isfinite(entropy).all()
+        _, entropy = score_rows(torch.zeros(2, 4), head, ids, torch.arange(2), entropy=True)
+    assert entropy is not None and torch.isfinite(entropy).all()
 
 
 def test_logits_mask_is_aligned_to_tokens(backbone: Backbone, make_batch: Callable) -> None:

@@ -145,9 +145,9 @@ def test_engines_decode_alike(backbone):
 
 
 def test_lean_with_an_adapter(llada):
-    from goldimask.backbones.lora import LoraSettings, add_lora
+    from goldimask.backbones.lora import add_lora
 
-    adapted = add_lora(llada, LoraSettings(r=4, alpha=8.0), seed=0)
+    adapted = add_lora(llada, 0, r=4, alpha=8.0)
     with torch.no_grad():
         for name, p in adapted.model.named_parameters():
             if "lora_B" in name:

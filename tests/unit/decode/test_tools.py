@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from builders import write_llada
+from goldimask.backbones import load_backbone
 from goldimask.bench.decode import bench_decode
 from goldimask.cli import _register, app
 from goldimask.decoding import decode
@@ -17,7 +18,6 @@ from goldimask.decoding.show import canvas, colour, legend
 from goldimask.decoding.sweep import Point, is_baseline, reductions, sweep
 from goldimask.errors import GoldimaskError
 from goldimask.report.sweep import markdown, write_figure
-from goldimask.runs import find_run, load_run
 from goldimask.studies import eligibility as study
 
 SMALL = {"length": 12, "block": 8}
@@ -69,7 +69,7 @@ def test_cli_decode(call, folder, tmp_path):
     common = (folder, "--length", 12, "--block", 8, "--tau", 0.5)
     found = json.loads(call("decode", *common[:1], "a", *common[1:], "--json", "--trace").stdout)
     (response,) = found["responses"]
-    backbone = load_run(folder)
+    backbone = load_backbone(folder)
     expected = decode(backbone, ["a"], length=12, block=8, tau=0.5)[0]
     assert response["tokens"] == expected.tokens and response["steps"] == expected.steps
     assert sum(len(c["positions"]) for c in response["trace"]) == 12
@@ -114,7 +114,7 @@ def test_cli_mistakes(call, words, message):
 def test_cli_chat(call, folder):
     made = call("chat", folder, "--length", 8, stdin="7 - 5 = ?\n\n/reset\nagain\n/quit\nnever\n")
     assert made.exit_code == 0
-    backbone = load_run(folder)
+    backbone = load_backbone(folder)
     first = decode(backbone, ["7 - 5 = ?"], length=8, eos_stop=True)[0].text
     assert first in made.stdout
 
@@ -126,36 +126,6 @@ def test_picture(llada):
     full = canvas(llada.tokenizer, made.trace, 12, made.steps).plain
     assert len(full) > 0 and legend(made.steps).plain.startswith("step")
     assert colour(1, 9) != colour(9, 9)
-
-
-def test_runs(folder, tmp_path):
-    assert find_run(folder).base == str(folder)
-    assert find_run("tiny").name == "tiny"
-    run = tmp_path / "run"
-    run.mkdir()
-    with pytest.raises(GoldimaskError, match="neither a run folder"):
-        find_run(run)
-    (run / "recipe.yaml").write_text("backbone: {name: tiny, dtype: auto}\n")
-    with pytest.raises(GoldimaskError, match="neither adapter/ nor model/"):
-        find_run(run)
-    (run / "adapter").mkdir()
-    found = find_run(run)
-    assert (found.base, found.adapter, found.options) == ("tiny", run / "adapter", ())
-    (run / "recipe.yaml").write_text("seed: 1\n")
-    with pytest.raises(GoldimaskError, match="backbone: missing"):
-        find_run(run)
-
-
-def test_adapter_run_decodes_like_its_model(llada, folder, tmp_path):
-    from goldimask.backbones.lora import LoraSettings, add_lora, save_adapter
-
-    adapted = add_lora(load_run(folder), LoraSettings(r=2, alpha=4.0), seed=0)
-    run = tmp_path / "lora-run"
-    save_adapter(adapted, run / "adapter")
-    (run / "recipe.yaml").write_text(f"backbone: {{name: tiny, path: {folder}}}\n")
-    loaded = load_run(run)
-    assert loaded.name == "lora-run"
-    assert decode(loaded, ["a"], **SMALL)[0].tokens == decode(adapted, ["a"], **SMALL)[0].tokens
 
 
 def fake(name, model, task, length, tau):

@@ -30,7 +30,7 @@ def test_every_combination_is_there() -> None:
 
 def test_every_recipe_validates() -> None:
     """Method, trainer section and batch size, as `--dry-run` checks them."""
-    from goldimask.backbones.base import BACKBONES as KNOWN
+    from goldimask.backbones import BACKBONES as KNOWN
     from goldimask.build import build_method
     from goldimask.data.corpora import CORPORA as NAMED
     from goldimask.train.arguments import check_batch
