@@ -97,14 +97,13 @@ def register() -> None:
 
 def main(steps: int = 20) -> list[float]:
     """Train a small random model on one batch of generated problems; returns the losses."""
-    from goldimask.config import DataSection
     from goldimask.data.batches import make_batch
     from goldimask.data.examples import load_examples
     from goldimask.tiny.pretrain import new_backbone
     from goldimask.tiny.recipe import ModelSection
 
     backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=0)
-    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=8), backbone)
+    examples, _ = load_examples("tiny-sft", backbone, limit=8)
     batch = make_batch(examples, backbone.pad_id)
     step = MaskedStep(method("plugin_method:EASY_FIRST"), backbone.scorer)
     optimiser = torch.optim.AdamW(backbone.model.parameters(), lr=3e-3)

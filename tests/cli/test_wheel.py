@@ -36,7 +36,7 @@ def test_wheel_holds_every_module_and_asset(wheel: Path) -> None:
     for name in ("tiny", "tiny-b", "tiny-dream"):
         assert f"goldimask/assets/{name}/model/model.safetensors" in names
         assert f"goldimask/assets/{name}/model/tokenizer.json" in names
-    assert "goldimask/assets/recipes/tiny-goldimask-d.yaml" in names
+    assert "goldimask/recipes/tiny.yaml" in names
     assert any(n.startswith("goldimask/report/templates/") for n in names)
     assert "goldimask/py.typed" in names
     assert any(n.endswith("licenses/LICENSE") for n in names)
@@ -78,5 +78,5 @@ def test_installed_wheel_runs_without_the_source(wheel: Path, tmp_path: Path) ->
     assert "goldimask" in run("-m", "goldimask", "--help")
     words = ["trainer.max_steps=2", "trainer.eval_steps=2", "trainer.save_steps=2"]
     words += ["data.limit=30", "data.validation=6", "global_batch_size=8", "output=run"]
-    run("-m", "goldimask", "train", "tiny-goldimask-d", *words)
+    run("-m", "goldimask", "train", "tiny", *words)
     assert (tmp_path / "run" / "adapter" / "adapter_model.safetensors").is_file()

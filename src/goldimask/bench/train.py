@@ -34,7 +34,6 @@ from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
 from goldimask.backbones.scoring import TokenScorer
 from goldimask.backbones.scratch import init_weights
 from goldimask.bench.memory import MB, peak_of
-from goldimask.config import parse_recipe
 from goldimask.data.batches import EpochSampler, make_batch
 from goldimask.keys import Keys, Stream
 from goldimask.methods import method
@@ -149,12 +148,17 @@ def trainer_loop(data: Sequence[Example], name: str, steps: int) -> dict[str, An
         "eval_strategy": "no",
         "load_best_model_at_end": False,
     }
-    recipe = parse_recipe({"trainer": values, "global_batch_size": BATCH})
     timer = Timer()
     with tempfile.TemporaryDirectory(prefix="goldimask-") as folder:
         trainer = GoldiTrainer(
             model=new_model(),
-            args=training_arguments(recipe, Path(folder), False),
+            args=training_arguments(
+                values,
+                Path(folder),
+                seed=42,
+                global_batch_size=BATCH,
+                has_validation=False,
+            ),
             step=MaskedStep(method(name), scorer()),
             examples=data,
             validation=[],

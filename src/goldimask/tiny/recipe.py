@@ -10,8 +10,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import ConfigDict, TypeAdapter
 
-from goldimask.config import apply_overrides, find_recipe, parse, read_yaml
+from goldimask.config import apply_overrides, find_recipe, read_yaml
 from goldimask.errors import GoldimaskError, nearest
+from goldimask.settings import make
 from goldimask.tiny.problem import HARD_SHARE
 from goldimask.tiny.tasks import TASKS
 
@@ -120,7 +121,7 @@ class Pretraining:
 def load_pretraining(path: str | Path, overrides: Sequence[str] = ()) -> Pretraining:
     """Read, override and check; a bare or `recipes/...` name may be a packaged recipe."""
     values = apply_overrides(read_yaml(find_recipe(path)), overrides)
-    recipe: Pretraining = parse(Pretraining, values, str(path))
+    recipe = make(Pretraining, values, source=str(path))
     check(recipe, str(path))
     return recipe
 

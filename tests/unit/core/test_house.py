@@ -40,13 +40,12 @@ def test_core_knows_no_framework() -> None:
 
 
 LAYERS = (  # a layer may import from itself and from those before it
-    {"errors", "types", "keys", "registry", "files", "console", "processes"},
+    {"errors", "settings", "types", "keys", "registry", "files", "console", "processes"},
     {"objective", "noise", "weighting", "select", "baselines", "config"},
     {"methods", "presets"},
     {
         "step",
         "metrics",
-        "build",
         "backbones",
         "data",
         "tiny",
