@@ -37,7 +37,6 @@ from transformers import PrinterCallback, TrainerCallback
 from goldimask.backbones.llada import LLaDAConfig, LLaDAForDiffusion
 from goldimask.backbones.scoring import TokenScorer
 from goldimask.backbones.scratch import init_weights
-from goldimask.config import parse_recipe
 from goldimask.console import emit, progress, table
 from goldimask.data.batches import EpochSampler, make_batch
 from goldimask.keys import Keys, Stream
@@ -154,12 +153,17 @@ def trainer_loop(data: Sequence[Example], name: str, steps: int) -> dict[str, An
         "eval_strategy": "no",
         "load_best_model_at_end": False,
     }
-    recipe = parse_recipe({"trainer": values, "global_batch_size": BATCH})
     timer = Timer()
     with tempfile.TemporaryDirectory(prefix="goldimask-") as folder:
         trainer = GoldiTrainer(
             model=new_model(),
-            args=training_arguments(recipe, Path(folder), False),
+            args=training_arguments(
+                values,
+                Path(folder),
+                seed=42,
+                global_batch_size=BATCH,
+                has_validation=False,
+            ),
             step=MaskedStep(method(name), scorer()),
             examples=data,
             validation=[],

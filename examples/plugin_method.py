@@ -98,12 +98,11 @@ def register() -> None:
 def main(steps: int = 20) -> list[float]:
     """Tune the embedded model on one batch of generated problems; returns the losses."""
     from goldimask.backbones import load_backbone
-    from goldimask.config import DataSection
     from goldimask.data.batches import make_batch
     from goldimask.data.examples import load_examples
 
     backbone = load_backbone("tiny")
-    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=8), backbone)
+    examples, _ = load_examples("tiny-sft", backbone, limit=8)
     batch = make_batch(examples, backbone.pad_id)
     step = MaskedStep(method("plugin_method:EASY_FIRST"), backbone.scorer)
     optimiser = torch.optim.AdamW(backbone.model.parameters(), lr=3e-3)

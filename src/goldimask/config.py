@@ -2,25 +2,24 @@
 
     seed, output, backbone, lora, data, method, global_batch_size, trainer, evaluation
 
-A recipe is read, overridden by `key.path=value` words from the command line, and checked strictly:
-an unknown key or a wrong type is an error that names the key and the nearest valid one. The classes
-here hold values and nothing else; builders elsewhere turn them into objects.
+A recipe is read, overridden by `key.path=value` words from the command line, and checked strictly
+(`goldimask.settings`). The classes here hold values and nothing else; `train/prepare.py` turns them
+into objects, and everything behind it takes plain arguments.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from goldimask.errors import GoldimaskError, nearest
-
-_STRICT = ConfigDict(extra="forbid")
+from goldimask.settings import STRICT, make
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,14 @@ class BackboneSection:
 
     name: str = "tiny"  # a shortcut of `goldimask list backbones`, a folder, or a Hub id
     path: str | None = None  # a folder or Hub id that replaces what the name stands for
-    dtype: Literal["auto", "float32", "bfloat16"] = (
-        "auto"  # auto: bfloat16 on a GPU, float32 on a CPU
-    )
+    # auto: bfloat16 on a GPU, float32 on a CPU
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     attn: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     quant: Literal["nf4"] | None = None
     kernel: Literal["torch", "liger"] = "torch"  # scoring; liger: fused, with the extra `liger`
-    attention_rows: Literal["token", "predictor"] = (
-        "token"  # predictor: Dream's row before the token (D10); the same for LLaDA
-    )
-    __pydantic_config__ = _STRICT
+    # predictor: Dream's row before the token (D10, docs/decisions.md); the same for LLaDA
+    attention_rows: Literal["token", "predictor"] = "token"
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class LoraSection:
     alpha: float = 256.0
     dropout: float = 0.05
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -60,21 +57,23 @@ class MixtureItem:
     path: str | None = None
     split: str | None = None
     subset: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)  # of a generated corpus
     weight: float = 1.0
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class DataSection:
-    """Which examples, and how they become tokens (D1, D12, D20)."""
+    """Which examples, and how they become tokens (D1, D12, D20, docs/decisions.md)."""
 
     corpus: str | None = None  # a named corpus; with `path`, its formatting of that file or folder
     path: str | None = None  # a .jsonl, .json, .csv or .parquet file, a folder, or a Hub id
     split: str | None = None  # of a Hub id or a saved dataset; train unless the corpus says so
     subset: str | None = None  # configuration of a Hub id
+    options: dict[str, Any] = field(default_factory=dict)  # of a generated corpus: eta, seed, ...
     mixture: tuple[MixtureItem, ...] = ()  # several sources instead of one
     mixture_size: int | None = None  # rows in all; default: as many as repeat no row
-    limit: int | None = None  # use only the first rows of each source
+    limit: int | None = None  # rows of each source: the first ones, or so many generated ones
     max_length: int = 4096
     overlength: Literal["truncate", "drop", "error"] = "truncate"
     validation: float = 0.01  # a share of the examples below 1, a number of examples from 1 on
@@ -83,15 +82,16 @@ class DataSection:
     skip_bad_rows: bool = False
     group_by_length: bool = True
     pad_to_multiple: int = 8
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class ProbeSection:
     """Pass 1."""
 
-    mode: Literal["eval", "train"] | None = None  # eval: dropout off, the default (D9)
-    __pydantic_config__ = _STRICT
+    # eval: dropout off, the default (D9, docs/decisions.md)
+    mode: Literal["eval", "train"] | None = None
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -105,18 +105,18 @@ class MethodSection:
     attention_layer: int | float | str | None = None  # last | index | fraction of depth | probe
     probe: ProbeSection = field(default_factory=ProbeSection)
     protocol: Literal["goldimask", "lift"] = "goldimask"
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
 class EvaluationSection:
-    """How a checkpoint is judged (D14)."""
+    """How a checkpoint is judged (D14, docs/decisions.md)."""
 
     objective: Literal["vanilla", "method", "lift"] = "vanilla"  # lift: as released, noisy
     t_grid: int = 16  # noise levels of the fixed bank
     batch_size: int = 16
     patience: int | None = None  # stop after so many evaluations without a better one
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Recipe:
     """A whole run."""
 
     seed: int = 42
-    output: str = "runs/run"
+    output: str = "runs/run"  # `{data.corpus}`: the value of that key
     backbone: BackboneSection = field(default_factory=BackboneSection)
     lora: LoraSection | None = None
     data: DataSection = field(default_factory=DataSection)
@@ -132,48 +132,32 @@ class Recipe:
     global_batch_size: int = 8
     trainer: dict[str, Any] = field(default_factory=dict)  # transformers.TrainingArguments
     evaluation: EvaluationSection = field(default_factory=EvaluationSection)
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read, override and check a recipe: a file, a packaged one or one of the paper's by name."""
-    made = paper_recipe(path)
-    values = yaml.safe_load(made) if made is not None else read_yaml(find_recipe(path))
-    return parse_recipe(apply_overrides(values, overrides), str(path))
-
-
-def paper_recipe(path: str | Path) -> str | None:
-    """The text of a generated recipe that is named without a file, such as
-    `llada8b-s1k-goldimask-d`.
-    """
-    if Path(path).is_file():
-        return None
-    from goldimask.train.recipes import all_recipes
-
-    return all_recipes().get(Path(path).name.removesuffix(".yaml"))
+    """Read, override and check a recipe: a file, or one that ships with the package by name."""
+    values = apply_overrides(read_yaml(find_recipe(path)), overrides)
+    return parse_recipe(values, str(path))
 
 
 def find_recipe(path: str | Path) -> Path:
-    """A file, or a recipe that ships with the package: `tiny-goldimask-d` or `recipes/x.yaml`."""
+    """A file, or a recipe that ships with the package: `llada8b` (or `recipes/llada8b.yaml`)."""
     file = Path(path)
     if file.is_file():
         return file
     packaged = packaged_recipes()
-    name = file.name.removesuffix(".yaml").removesuffix(".yml")
+    name = file.name.removesuffix(".yaml")
     if name in packaged and file.parent in (Path(), Path("recipes")):
         return packaged[name]
-    from goldimask.train.recipes import all_recipes
-
-    known = [*packaged, *all_recipes()]
-    close = nearest(name, known)
-    hint = close.partition(" (valid")[0] if "did you mean" in close else nearest(name, packaged)
-    raise GoldimaskError(f"recipe '{path}': no such file; packaged: {hint}")
+    raise GoldimaskError(f"recipe '{path}': no such file; packaged: {nearest(name, packaged)}")
 
 
 def packaged_recipes() -> dict[str, Path]:
     """Recipes inside the package, by name."""
-    folder = Path(__file__).parent / "assets" / "recipes"
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    root = Path(__file__).parent
+    files = [*(root / "recipes").glob("*.yaml"), *(root / "assets" / "recipes").glob("*.yaml")]
+    return {file.stem: file for file in sorted(files)}
 
 
 def read_yaml(file: Path) -> dict[str, Any]:
@@ -231,50 +215,24 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_recipe(values: Mapping[str, Any], source: str = "recipe") -> Recipe:
-    """Check a mapping against the sections above."""
-    return parse(Recipe, values, source)
+    """Check a mapping against the sections above, and name the output."""
+    recipe = make(Recipe, values, source=source)
+    return replace(recipe, output=_named(recipe, source))
 
 
-def parse(kind: type[Any], values: Mapping[str, Any], source: str) -> Any:
-    """Check a mapping against a dataclass: unknown keys and wrong types name the key."""
-    unknown = _unknown_key(kind, values)
-    if unknown:
-        path, choices = unknown
-        raise GoldimaskError(
-            f"{source}: {path}: unknown key; {nearest(path.split('.')[-1], choices)}"
-        )
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(x) for x in first["loc"]) or "recipe"
-        raise GoldimaskError(
-            f"{source}: {path}: {first['msg']} (got {first['input']!r})"
-        ) from error
+def _named(recipe: Recipe, source: str) -> str:
+    """The output, where `{data.corpus}` stands for the value of that key."""
+    values = recipe_dict(recipe)
 
+    def value(found: re.Match[str]) -> str:
+        inner: Any = values
+        for part in found[1].split("."):
+            if not isinstance(inner, dict) or part not in inner:
+                raise GoldimaskError(f"{source}: output: '{found[0]}' is not a key of the recipe")
+            inner = inner[part]
+        return "none" if inner is None else str(inner).replace("/", "-")
 
-def _unknown_key(
-    kind: type[Any], values: Mapping[str, Any], at: str = ""
-) -> tuple[str, list[str]] | None:
-    """The first key that no section has, with the valid ones beside it."""
-    hints = get_type_hints(kind)
-    names = [f.name for f in dataclasses.fields(kind)]
-    for key, value in values.items():
-        if key not in names:
-            return f"{at}{key}", names
-        inner = next(
-            (t for t in (hints[key], *get_args(hints[key])) if dataclasses.is_dataclass(t)), None
-        )
-        if inner is None:
-            continue
-        items = [(f"{at}{key}.", value)]
-        if isinstance(value, Sequence):
-            items = [(f"{at}{key}[{i}].", item) for i, item in enumerate(value)]
-        for place, item in items:
-            found = _unknown_key(inner, item, place) if isinstance(item, Mapping) else None  # type: ignore[arg-type]
-            if found:
-                return found
-    return None
+    return re.sub(r"\{([^{}]*)\}", value, recipe.output)
 
 
 def recipe_dict(recipe: Recipe) -> dict[str, Any]:
@@ -285,8 +243,3 @@ def recipe_dict(recipe: Recipe) -> dict[str, Any]:
 def recipe_yaml(recipe: Recipe) -> str:
     """The resolved recipe as YAML; reading it back gives the same recipe."""
     return yaml.safe_dump(recipe_dict(recipe), sort_keys=False, allow_unicode=True)
-
-
-def recipe_schema() -> dict[str, Any]:
-    """JSON schema of a recipe, for editors."""
-    return TypeAdapter(Recipe).json_schema()

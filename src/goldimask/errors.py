@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST = 40  # valid names that a message lists
+
 
 class GoldimaskError(ValueError):
     """A mistake in a recipe, a file or an argument; the message is meant for the user."""
@@ -26,6 +28,7 @@ def nearest(name: str, choices: Iterable[str]) -> str:
     """A hint that ends an error message: the closest valid name, or the list of them."""
     names = sorted(choices)
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    valid = f"valid: {', '.join(names[:MOST])}{', ...' if len(names) > MOST else ''}"
     if close:
-        return f"did you mean '{close[0]}'? (valid: {', '.join(names)})"
-    return f"valid: {', '.join(names)}"
+        return f"did you mean '{close[0]}'?" + (f" ({valid})" if len(names) <= MOST else "")
+    return valid

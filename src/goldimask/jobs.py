@@ -46,16 +46,17 @@ def job_key(kind: Kind, *, weights: str, settings: Any, data: Any = None, versio
 
 def make_manifest(kind: Kind, key: str, model: str, weights: str, **facts: Any) -> Manifest:
     """A manifest with the versions, the git state and the command of now."""
-    return Manifest(
-        kind=kind,
-        key=key,
-        model=model,
-        weights=weights,
-        command=[Path(sys.argv[0]).name, *sys.argv[1:]],
-        versions={"python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
-        git=git_state(),
-        facts={"platform": f"{platform.system()} {platform.machine()}", **facts},
-    )
+    facts = {"platform": f"{platform.system()} {platform.machine()}", **facts}
+    return Manifest(kind=kind, key=key, model=model, weights=weights, facts=facts, **provenance())
+
+
+def provenance() -> dict[str, Any]:
+    """Command, versions and git state of now."""
+    return {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "versions": {"python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
+        "git": git_state(),
+    }
 
 
 def _version(name: str) -> str | None:

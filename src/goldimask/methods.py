@@ -6,19 +6,16 @@ row and overrides any part of it:
     method: {preset: goldimask-d, weigh: {cap: 5}, attention_layer: 2}
 
 `protocol: lift` is LIFT as released where the project departs from it: LIFT's own budget, one
-component per micro-batch, dropout in the scoring pass (D3, D5, D9).
+component per micro-batch, dropout in the scoring pass (D3, D5, D9, docs/decisions.md).
 """
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal, Protocol, get_type_hints, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
-from pydantic import ConfigDict, ValidationError, create_model
 from torch import Tensor
 
 import goldimask.baselines
@@ -30,6 +27,7 @@ from goldimask.presets import PRESETS as PRESETS
 from goldimask.presets import Preset as Preset
 from goldimask.registry import Registry
 from goldimask.select.base import SELECTORS, Select
+from goldimask.settings import make
 from goldimask.types import Batch, Signal, Signals, StepOutput
 from goldimask.weighting import WEIGHERS, Weigh
 
@@ -173,7 +171,8 @@ def method(
 def as_released(
     sections: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """LIFT's released behaviour where the specification marks a switch (D3, D5, D9)."""
+    """LIFT's released behaviour where the specification marks a switch (D3, D5, D9,
+    docs/decisions.md)."""
     new = {name: dict(section) for name, section in sections.items()}
     if new["noise"]["kind"] == "overmask":
         new["noise"].setdefault("budget", "lift")
@@ -216,36 +215,4 @@ def merge(base: Mapping[str, Any], override: Mapping[str, Any] | None) -> dict[s
 def build(registry: Registry[Callable[..., Any]], section: Mapping[str, Any], where: str) -> Any:
     """Call the registered factory with a section's options, checked against its signature."""
     options = {k: v for k, v in section.items() if k != "kind"}
-    factory = registry.get(section["kind"], f"{where}.kind")
-    checked = check_options(factory, options, where)
-    return factory(**checked)
-
-
-def check_options(
-    factory: Callable[..., Any], options: Mapping[str, Any], where: str
-) -> dict[str, Any]:
-    """Coerce and check options by the factory's type hints; errors name the recipe key."""
-    model, names = _signature_model(factory)
-    for key in options:
-        if key not in names:
-            hint = nearest(key, names) if names else "this kind takes no options"
-            raise GoldimaskError(f"{where}.{key}: unknown key; {hint}")
-    try:
-        checked = model(**options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        path = ".".join(str(x) for x in (where, *first["loc"]))
-        raise GoldimaskError(f"{path}: {first['msg']} (got {first['input']!r})") from error
-    return {key: getattr(checked, key) for key in options}
-
-
-@cache
-def _signature_model(factory: Callable[..., Any]) -> tuple[type, frozenset[str]]:
-    target = factory.__init__ if inspect.isclass(factory) else factory
-    hints = get_type_hints(target)
-    fields: dict[str, Any] = {
-        name: (hints.get(name, Any), ... if p.default is p.empty else p.default)
-        for name, p in inspect.signature(factory).parameters.items()
-    }
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
-    return create_model("Options", __config__=config, **fields), frozenset(fields)
+    return make(registry.get(section["kind"], f"{where}.kind"), options, where)

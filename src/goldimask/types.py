@@ -35,6 +35,7 @@ class Example:
     prompt_length: int
     supervisable: Sequence[bool]  # one flag per position; never true inside the prompt
     example_id: int  # stable, from content, 0 <= id < 2**63
+    classes: Sequence[int] | None = None  # kind of every token, where the corpus tells them apart
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -37,7 +37,7 @@ def test_wheel_holds_every_module_and_asset(wheel: Path) -> None:
     assert "goldimask/assets/tiny/model/tokenizer.json" in names
     assert sum(n.endswith(".safetensors") for n in names) == 1  # the other models stay in a clone
     assert wheel.stat().st_size < 6e6
-    assert "goldimask/assets/recipes/tiny-goldimask-d.yaml" in names
+    assert "goldimask/recipes/tiny.yaml" in names
     assert any(n.startswith("goldimask/report/templates/") for n in names)
     assert "goldimask/py.typed" in names
     assert any(n.endswith("licenses/LICENSE") for n in names)
@@ -79,7 +79,7 @@ def test_installed_wheel_runs_without_the_source(wheel: Path, tmp_path: Path) ->
     assert "goldimask" in run("-m", "goldimask", "--help")
     words = ["trainer.max_steps=2", "trainer.eval_steps=2", "trainer.save_steps=2"]
     words += ["data.limit=30", "data.validation=6", "global_batch_size=8", "output=run"]
-    run("-m", "goldimask", "train", "tiny-goldimask-d", *words)
+    run("-m", "goldimask", "train", "tiny", *words)
     assert (tmp_path / "run" / "adapter" / "adapter_model.safetensors").is_file()
     missing = [python, "-m", "goldimask", "inspect-model", "tiny-b"]
     done = subprocess.run(missing, capture_output=True, text=True, cwd=tmp_path, env=env)

@@ -141,7 +141,7 @@ def train_recipe(preset: str, output: Path, count: int, **sections: Any) -> Plai
         "seed": 5,
         "output": str(output),
         "backbone": {"name": "tiny"},
-        "data": {"corpus": "tiny-sft", "limit": 60, "validation": 8},
+        "data": {"corpus": "tiny-sft", "options": {"seed": 0}, "limit": 60, "validation": 8},
         "method": {"preset": preset},
         "global_batch_size": 8,
         "evaluation": {"t_grid": 4},

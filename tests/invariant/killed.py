@@ -21,7 +21,8 @@ def arrange(point: str) -> None:
     """Make the second save of this process end at `point`."""
     import torch
 
-    from goldimask.train import checkpoints, trainer
+    from goldimask import jobs
+    from goldimask.train import trainer
 
     second = {"on": False}
     write = trainer.GoldiTrainer._write_checkpoint
@@ -45,8 +46,8 @@ def arrange(point: str) -> None:
 
         torch.save = half
     if point in ("before-the-seal", "spare"):
-        seal = checkpoints.seal
-        checkpoints.seal = lambda folder: die() if second["on"] else seal(folder)
+        seal = jobs.seal
+        jobs.seal = lambda folder: die() if second["on"] else seal(folder)
     if point == "before-the-name":
         replace = os.replace
 
@@ -77,7 +78,7 @@ def arrange(point: str) -> None:
 
 
 def main(model: str, folder: str, points: list[str]) -> None:
-    import goldimask.train.layer_probe  # noqa: F401  imported before the fork
+    import goldimask.train.attention_layer  # noqa: F401  imported before the fork
     from goldimask.errors import GoldimaskError
     from goldimask.train.run import train
     from invariant.runs import recipe

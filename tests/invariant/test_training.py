@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from goldimask.config import parse_recipe
 from goldimask.errors import GoldimaskError, RunFailed
 from invariant.runs import losses, recipe, run, same, weights
 
@@ -27,8 +26,10 @@ def test_run_folder_is_complete(straight: Path) -> None:
     assert wanted <= names and "tensorboard" in names
     assert list((straight / "tensorboard").iterdir())
     manifest = json.loads((straight / "manifest.json").read_text())
-    assert {"versions", "git", "data_hash", "seed", "command"} <= manifest.keys()
-    assert manifest["versions"]["torch"] and manifest["steps"] == 8
+    assert {"kind", "key", "weights", "versions", "git", "command"} <= manifest.keys()
+    assert manifest["versions"]["torch"] and manifest["facts"]["steps"] == 8
+    assert {"data_hash", "seed", "recipe"} <= manifest["facts"].keys()
+    assert (straight / "complete.json").is_file()
     metrics = [json.loads(x) for x in (straight / "metrics.jsonl").read_text().splitlines()]
     first = next(x for x in metrics if "loss" in x)
     assert {"ce", "n_eff_ratio", "supervised", "reveal_fraction"} <= first.keys()
@@ -87,7 +88,7 @@ def test_resume_equals_the_straight_run(
 def test_damaged_checkpoints_are_passed_over(straight: Path, tmp_path: Path) -> None:
     import shutil
 
-    from goldimask.train.checkpoints import last_sound
+    from goldimask.train.folders import last_sound
 
     folder = tmp_path / "copy"
     shutil.copytree(straight, folder)
@@ -172,7 +173,6 @@ def test_all_loops_give_the_same_losses(small_model: Path) -> None:
     from transformers import PrinterCallback
 
     from goldimask.backbones import load_backbone
-    from goldimask.config import DataSection
     from goldimask.data.examples import load_examples
     from goldimask.methods import method
     from goldimask.step import MaskedStep
@@ -190,7 +190,7 @@ def test_all_loops_give_the_same_losses(small_model: Path) -> None:
     accelerated = accelerate_loop.main(batch_size=8, cpu=True, **options)
 
     backbone = load_backbone(str(small_model))
-    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=200), backbone)
+    examples, _ = load_examples("tiny-sft", backbone, limit=200)
     values = {
         "max_steps": 6,
         "learning_rate": 3e-4,
@@ -203,10 +203,11 @@ def test_all_loops_give_the_same_losses(small_model: Path) -> None:
         "load_best_model_at_end": False,
     }
     with tempfile.TemporaryDirectory() as folder:
-        made = parse_recipe({"seed": 42, "trainer": values})
         trainer = GoldiTrainer(
             model=backbone.model,
-            args=training_arguments(made, Path(folder), False),
+            args=training_arguments(
+                values, Path(folder), seed=42, global_batch_size=8, has_validation=False
+            ),
             step=MaskedStep(method("goldimask-d"), backbone.scorer),
             examples=examples,
             validation=[],
@@ -247,8 +248,9 @@ def test_validation_repeats_and_ignores_batch_size(small_model: Path, tmp_path: 
 def test_trainer_section_is_checked(tmp_path: Path, trainer: dict, words: str) -> None:
     from goldimask.train.arguments import training_arguments
 
+    made = recipe(tmp_path, tmp_path, trainer=trainer)
     with pytest.raises(GoldimaskError) as error:
-        training_arguments(recipe(tmp_path, tmp_path, trainer=trainer), tmp_path, True)
+        training_arguments(made.trainer, tmp_path, seed=1, global_batch_size=8, has_validation=True)
     assert words in str(error.value)
 
 
@@ -277,7 +279,7 @@ def test_probe_patience_and_the_data_table(small_model: Path, tmp_path: Path) ->
     text = "\n".join(said)
     assert "60 rows: 48 to train on, 12 held out" in text and "median" in text
     assert text.count("┃") == 4 and "chosen by measurement" in text
-    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())
+    manifest = json.loads((tmp_path / "x" / "manifest.json").read_text())["facts"]
     assert manifest["attention_layer"] in (0, 1)
     assert manifest["layer_probe"]["best"] == manifest["attention_layer"]
     assert not (tmp_path / "x" / "tensorboard").exists()

@@ -10,8 +10,9 @@ from typing import Any, Literal
 import yaml
 from pydantic import ConfigDict, TypeAdapter
 
-from goldimask.config import apply_overrides, parse, read_yaml
+from goldimask.config import apply_overrides, read_yaml
 from goldimask.errors import GoldimaskError, nearest
+from goldimask.settings import make
 from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.problem import HARD_SHARE
 
@@ -123,7 +124,7 @@ def load_pretraining(path: str | Path, overrides: Sequence[str] = ()) -> Pretrai
     if not file.is_file():
         raise GoldimaskError(f"{file}: no such recipe; the repository's is tools/tiny-base.yaml")
     values = apply_overrides(read_yaml(file), overrides)
-    recipe: Pretraining = parse(Pretraining, values, str(path))
+    recipe = make(Pretraining, values, source=str(path))
     check(recipe, str(path))
     return recipe
 

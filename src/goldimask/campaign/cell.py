@@ -65,11 +65,11 @@ def trainable(lab: Lab, name: str, seed: int) -> Any:
 
 def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
     """Fine-tune in place."""
-    from goldimask.build import build_method
     from goldimask.campaign.classes import Tally, classify
     from goldimask.campaign.data import clean_rows, to_examples, training_rows
     from goldimask.studies.tuning import tune
-    from goldimask.train.layers import resolve_layer
+    from goldimask.train.attention_layer import resolve_layer
+    from goldimask.train.prepare import make_method
 
     method = section(lab, cell.row)
     assert method is not None
@@ -78,7 +78,7 @@ def trained(lab: Lab, cell: Cell, backbone: Any) -> dict[str, Any]:
     clean = clean_rows(lab.corpus, lab.examples, cell.seed)
     tally = Tally(classify(rows, clean, examples, backbone))
     built, layers = resolve_layer(
-        build_method(method), backbone, [], examples, cell.seed, None, lambda line: None
+        make_method(method), backbone, [], examples, cell.seed, None, lambda line: None
     )
     done = tune(backbone, examples, built, lab.tuning, cell.seed, tally)
     tail = done.losses[-10:]

@@ -47,13 +47,13 @@ def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
 
 
 def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
-    from goldimask.build import build_method
     from goldimask.campaign.cell import trainable
     from goldimask.campaign.data import to_examples, training_rows
     from goldimask.data.batches import make_batch
     from goldimask.processes import torch_threads
+    from goldimask.train.attention_layer import resolve_layer
     from goldimask.train.cost import run_rounds
-    from goldimask.train.layers import resolve_layer
+    from goldimask.train.prepare import make_method
 
     seed = lab.seeds[0]
     loaded = trainable(lab, backbone, seed)
@@ -63,7 +63,7 @@ def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
         method = section(lab, row)
         assert method is not None
         built[row], _ = resolve_layer(
-            build_method(method), loaded, [], examples, seed, None, lambda line: None
+            make_method(method), loaded, [], examples, seed, None, lambda line: None
         )
     size = lab.tuning.batch_size
     middle = sorted(examples, key=len)[max(0, (len(examples) - size) // 2) :][:size]

@@ -14,9 +14,9 @@ from functools import lru_cache
 from typing import Any
 
 from goldimask.backbones import Backbone
-from goldimask.config import DataSection
-from goldimask.data.examples import DataReport, load_pairs, to_example
-from goldimask.data.rows import to_pair
+from goldimask.data.corpora import named_rows
+from goldimask.data.examples import to_example, to_pair
+from goldimask.data.rows import Row as DataRow
 from goldimask.errors import GoldimaskError
 from goldimask.tiny.corpora import GENERATED, Flaws, as_row, corpus, flawed, tiny_1k
 from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
@@ -66,10 +66,7 @@ def heldout_rows(name: str, n: int) -> list[Row]:
 
 def other_rows(name: str, n: int, last: bool = False) -> list[Row]:
     """The first or last rows of a corpus that is not generated."""
-    from goldimask.studies.tuning import is_corpus
-
-    where: dict[str, Any] = {"corpus": name} if is_corpus(name) else {"path": name}
-    pairs = load_pairs(DataSection(**where), DataReport())
+    pairs = [to_pair(row) for row in named_rows(name)]
     if len(pairs) < n:
         raise GoldimaskError(f"corpus '{name}': {n} rows were asked for, {len(pairs)} are there")
     chosen = pairs[-n:] if last else pairs[:n]
@@ -78,10 +75,9 @@ def other_rows(name: str, n: int, last: bool = False) -> list[Row]:
 
 def to_examples(rows: Sequence[Row], backbone: Backbone) -> list[Example]:
     """Tokenised, the turn end supervised."""
-    section, report = DataSection(supervise_turn_end=True, overlength="error"), DataReport()
+    pairs = [to_pair(DataRow(f"row {i}", row)) for i, row in enumerate(rows)]
     made = [
-        to_example(to_pair(row, f"row {i}"), backbone, section, report)
-        for i, row in enumerate(rows)
+        to_example(pair, backbone, supervise_turn_end=True, overlength="error") for pair in pairs
     ]
     return [e for e in made if e is not None]
 

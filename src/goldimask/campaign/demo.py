@@ -19,6 +19,7 @@ from typing import Any
 from goldimask.config import Recipe, load_recipe, recipe_dict
 from goldimask.files import write_json
 from goldimask.keys import content_id
+from goldimask.records import open_run, read_manifest
 
 METHODS = ("vanilla", "goldimask-d")
 
@@ -27,7 +28,7 @@ METHODS = ("vanilla", "goldimask-d")
 class DemoSettings:
     """What decides the demo's numbers."""
 
-    recipe: str = "tiny-goldimask-d"
+    recipe: str = "tiny"
     seed: int = 42
     problems: int = 40  # test problems per task
     length: int = 128
@@ -63,8 +64,9 @@ def demo(
 def trained(run: Path, preset: str, settings: DemoSettings, say: Callable[[str], None]) -> Path:
     """The run folder of one method, trained now unless the same run is already there."""
     recipe = recipe_for(run, preset, settings)
-    if (run / "manifest.json").is_file():
-        if json.loads((run / "manifest.json").read_text())["recipe"] == recipe_dict(recipe):
+    made = read_manifest(run)
+    if made is not None:
+        if made.facts["recipe"] == recipe_dict(recipe):
             say(f"[dim]{preset}: reusing {run}[/dim]")
             return run
         say(f"{preset}: settings changed, training again")
@@ -142,7 +144,7 @@ def fingerprint(where: str, settings: DemoSettings) -> str:
 
 def attach_losses(results: Mapping[str, Any], folder: Path) -> None:
     """Held-out denoising loss of each model, from the runs' own validation."""
-    manifests = {m: json.loads((folder / m / "manifest.json").read_text()) for m in METHODS}
+    manifests = {m: open_run(folder / m).manifest.facts for m in METHODS}  # type: ignore[union-attr]
     results["base"]["heldout"] = manifests[METHODS[0]]["eval_loss_first"]
     for name in METHODS:
         best = manifests[name]["recipe"]["trainer"].get("load_best_model_at_end", True)

@@ -11,7 +11,6 @@ from typing import Any
 from goldimask.backbones import load_backbone
 from goldimask.campaign.demo import METHODS, DemoSettings
 from goldimask.config import load_recipe
-from goldimask.data.examples import load_examples
 from goldimask.methods import method
 from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.demo_page import demo_page
@@ -62,8 +61,8 @@ def write_demo_report(path: Path, folder: Path, page: Path) -> Path:
 
 def one_step(backbone: Any, s: DemoSettings) -> list[dict[str, Any]]:
     """The same example and draws under several methods; signals are the base model's."""
-    examples, _ = load_examples(replace(load_recipe(s.recipe).data, limit=8), backbone)
-    return inspect_steps(backbone, examples[0], [method(name) for name in SHOWN], s.seed)
+    data = make_data(load_recipe(s.recipe).data, backbone, s.seed)
+    return inspect_steps(backbone, data.train[0], [method(name) for name in SHOWN], s.seed)
 
 
 def replays(runs: Mapping[str, str], s: DemoSettings) -> list[dict[str, Any]]:

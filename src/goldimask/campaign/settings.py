@@ -21,9 +21,10 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
-from goldimask.config import MethodSection, apply_overrides, find_recipe, parse, read_yaml
+from goldimask.config import MethodSection, apply_overrides, find_recipe, read_yaml
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.presets import PRESETS
+from goldimask.settings import make
 from goldimask.studies.schedule import Tuning
 
 _STRICT = ConfigDict(extra="forbid")
@@ -95,7 +96,7 @@ def load_lab(path: str | Path, preset: str | None = None, words: Sequence[str] =
         if preset not in presets:
             raise GoldimaskError(f"--preset '{preset}': {nearest(preset, presets)}")
         values = merged(values, presets[preset] or {})
-    return check(parse(Lab, apply_overrides(values, words), str(path)), str(path))
+    return check(make(Lab, apply_overrides(values, words), source=str(path)), str(path))
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def section(lab: Lab, row: str) -> MethodSection | None:
     if row == BASE:
         return None
     if row in lab.variants:
-        found: MethodSection = parse(MethodSection, lab.variants[row], f"variants.{row}")
+        found = make(MethodSection, lab.variants[row], source=f"variants.{row}")
     elif row in PRESETS:
         found = MethodSection(preset=row)
     else:

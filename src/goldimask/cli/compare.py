@@ -44,7 +44,7 @@ def compare(
     """
     from goldimask.campaign.grid import estimate, plan, run_grid
     from goldimask.campaign.settings import load_lab
-    from goldimask.train.manifest import git_state
+    from goldimask.jobs import git_state
 
     lab = load_lab(recipe, preset, overrides or [])
     folder = out or Path(lab.output)

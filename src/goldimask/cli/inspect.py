@@ -44,7 +44,7 @@ def inspect(
 
     Examples:
 
-        goldimask inspect tiny-goldimask-d --example 7 --t 0.4
+        goldimask inspect tiny --example 7 --t 0.4
 
         goldimask inspect runs/first --example 7 --methods vanilla,goldimask-r --html step.html
     """

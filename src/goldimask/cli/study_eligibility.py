@@ -35,20 +35,17 @@ def study_eligibility_command(
 ) -> None:
     """Oracle-safe parallelism, threshold precision and their change, on fixed references."""
     from goldimask.backbones import find_model, load_backbone
-    from goldimask.config import DataSection
-    from goldimask.data.examples import DataReport, load_pairs
+    from goldimask.data.corpora import open_rows
+    from goldimask.data.examples import to_pair
     from goldimask.files import write_json
     from goldimask.studies.eligibility import study_eligibility
 
     taus = numbers(tau, "--tau", float)
     if any(not 0 < t <= 1 for t in taus):
         raise GoldimaskError(f"--tau: expected confidences in (0, 1], got '{tau}'")
-    section = (
-        DataSection(path=str(data), limit=limit)
-        if data is not None
-        else DataSection(corpus=corpus, limit=limit)
-    )
-    pairs = [(p.prompt, p.response) for p in load_pairs(section, DataReport())][:limit]
+    source = (corpus, None) if data is None else (None, str(data))
+    found = [to_pair(row) for row in open_rows(*source, limit=limit)]
+    pairs = [(p.prompt, p.response) for p in found]
     names = [find_model(r).name for r in runs]
     labels = [n if names.count(n) == 1 else r for n, r in zip(names, runs, strict=True)]
     models = [(label, partial(load_backbone, r)) for label, r in zip(labels, runs, strict=True)]

@@ -117,9 +117,9 @@ def run(
     """Measure every backbone, write data, tables and the figure, print the tables."""
     from goldimask.backbones import load_backbone
     from goldimask.campaign.sheets import Sheet, write_sheet
+    from goldimask.jobs import provenance
     from goldimask.studies.resampling import finite
     from goldimask.studies.tables import study_tables
-    from goldimask.train.manifest import manifest
 
     names = runs or ["tiny"]
     if len(set(names)) < len(names):
@@ -138,7 +138,7 @@ def run(
         from goldimask.files import write_json
         from goldimask.studies.figures import write_study_figure
 
-        write_json(out / f"{name}.json", {"made": manifest(), "results": results})
+        write_json(out / f"{name}.json", {"made": provenance(), "results": results})
         for sheet in sheets:
             write_sheet(sheet, out)
         say(f"written: {out}, {', '.join(p.name for p in write_study_figure(results, out))}")

@@ -48,11 +48,11 @@ def train(
 
     Examples:
 
-        goldimask train tiny-goldimask-d output=runs/first
+        goldimask train tiny output=runs/first
 
-        goldimask train tiny-goldimask-d method.preset=vanilla seed=43 output=runs/vanilla-43
+        goldimask train tiny method.preset=vanilla seed=43 output=runs/vanilla-43
 
-        goldimask train llada8b-s1k-goldimask-d --nproc 4 --dry-run
+        goldimask train llada8b method.preset=gift data.corpus=s1k seed=43 --nproc 4 --dry-run
     """
     from goldimask.config import load_recipe
 
@@ -62,10 +62,10 @@ def train(
     if dry_run:
         show_plan(resolved, nproc or 1, launch, as_json)
     elif nproc is not None:
-        from goldimask.train.arguments import check_batch
+        from goldimask.train.arguments import micro_batches
         from goldimask.train.launch import launch as start
 
-        check_batch(resolved, nproc)
+        micro_batches(resolved.trainer, resolved.global_batch_size, nproc)
         flags = {"--resume": resume, "--allow-changes": allow_changes, "--json": as_json}
         chosen = [flag for flag, on in flags.items() if on]
         start(["train", recipe, *words, "--show", str(show), *chosen], nproc, launch)  # type: ignore[arg-type]
@@ -108,9 +108,9 @@ def run_here(resolved: Any, resume: bool, allow_changes: bool, show: int, as_jso
 def show_plan(resolved: Any, processes: int, launch: str, as_json: bool) -> None:
     """Print the resolved recipe with what it would take."""
     from goldimask.config import recipe_dict, recipe_yaml
-    from goldimask.train.plan import plan
+    from goldimask.train.estimate import estimate
 
-    found = plan(resolved, processes, launch)
+    found = estimate(resolved, processes, launch)
     rows = [(k.replace("_", " "), v) for k, v in found.items() if v is not None]
     if as_json:
         emit({**recipe_dict(resolved), "plan": found}, True)

@@ -12,7 +12,7 @@
     kodcode       first gpt turn, think tags renamed r1_solution or solution
 
 A corpus is fetched from the Hub with `datasets`, or read from `data.path`: a file or folder with
-the same columns.
+the same columns. A generated corpus is a function; its signature says which options it takes.
 
 Deviations from the released code: a list-valued `sol` gives its first element instead of its
 brackets; everything is a plain function of one row, so a bad row is named and can be counted.
@@ -20,14 +20,25 @@ brackets; everything is a plain function of one row, so a bad row is named and c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from goldimask.data.rows import Row, read_rows
 from goldimask.errors import GoldimaskError
-from goldimask.registry import Registry
+from goldimask.keys import Keys, Stream
+from goldimask.registry import Registry, import_target
+from goldimask.settings import check, parameters
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from goldimask.data.examples import Renderer
+    from goldimask.types import Example
+
+Columns = Mapping[str, Any]
 
 FORMAT = (
     "\nRespond in the following format:\n"
@@ -41,13 +52,133 @@ class Corpus:
     """Where the rows are, and how one becomes a prompt and a response."""
 
     hub: str
-    format: Callable[[Row], dict[str, Any]]
+    format: Callable[[Columns], dict[str, Any]]
     subset: str | None = None
     split: str = "train"
 
 
-# a corpus, or a function that returns ready rows (the tiny world's: `goldimask.tiny.corpora`)
-CORPORA: Registry[Corpus | Callable[[], list[dict[str, Any]]]] = Registry("corpus")
+@dataclass(frozen=True)
+class TokenClasses:
+    """Kinds of tokens that a corpus can tell apart, such as its wrong numbers.
+
+    A corpus registered with `classes="module:attribute"` of such an object has the supervision of
+    each kind logged by training.
+    """
+
+    names: tuple[str, ...]
+    of: Callable[[Columns, Example, Renderer], np.ndarray]  # index into `names` of every token
+
+
+CORPORA: Registry[Corpus | Callable[..., Iterable[Columns]]] = Registry("corpus")
+
+
+def open_rows(
+    corpus: str | None = None,
+    path: str | None = None,
+    *,
+    split: str | None = None,
+    subset: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+) -> Iterator[Row]:
+    """Rows of a named corpus, of a file, folder or Hub id, or of these in a corpus's format.
+
+    A generated corpus is drawn with `seed` and gives `limit` rows; `options` are those of its
+    function, `seed` among them. Other corpora give their first `limit` rows.
+    """
+    if corpus is None and path is None:
+        raise GoldimaskError(
+            "data: give data.path (a file, a folder or a Hub id), data.corpus (a name) or "
+            "data.mixture"
+        )
+    found = None if corpus is None else CORPORA.get(corpus, "data.corpus")
+    if callable(found):
+        if path is not None:
+            raise GoldimaskError(
+                f"data.path: corpus '{corpus}' is generated and reads no file; give one"
+            )
+        rows = _generated(str(corpus), found, options or {}, limit, seed)
+    else:
+        if options:
+            raise GoldimaskError(
+                f"data.options: only a generated corpus takes options, not '{corpus or path}'"
+            )
+        rows = _read(corpus, found, path, split, subset)
+    return islice(rows, limit)
+
+
+def named_rows(name: str | Path, limit: int | None = None, seed: int = 0) -> Iterator[Row]:
+    """Rows of a corpus if there is one of the name, else of a file, folder or Hub id."""
+    if str(name) in CORPORA:
+        return open_rows(str(name), limit=limit, seed=seed)
+    return open_rows(path=str(name), limit=limit)
+
+
+def _generated(
+    name: str,
+    function: Callable[..., Iterable[Columns]],
+    options: Mapping[str, Any],
+    limit: int | None,
+    seed: int,
+) -> Iterator[Row]:
+    given = {"seed": seed, **({"n": limit} if limit is not None else {})}
+    known = {k: v for k, v in given.items() if k in parameters(function)}
+    made = function(**{**known, **check(function, options, "data.options")})
+    return (Row(f"corpus {name}: row {i}", row) for i, row in enumerate(made))
+
+
+def _read(
+    name: str | None, corpus: Corpus | None, path: str | None, split: str | None, subset: str | None
+) -> Iterator[Row]:
+    if corpus is None:
+        return read_rows(str(path), split, subset)
+
+    def formatted(row: Any) -> dict[str, Any]:
+        if not isinstance(row, Mapping):
+            raise GoldimaskError(f"a row of corpus '{name}' is an object")
+        try:
+            return corpus.format(row)
+        except GoldimaskError as error:
+            raise GoldimaskError(f"corpus '{name}': {error}") from error
+
+    subset = subset or (corpus.subset if path is None else None)
+    rows = read_rows(path or corpus.hub, split or corpus.split, subset)
+    return (replace(row, format=formatted) for row in rows)
+
+
+def token_classes(corpus: str | None) -> TokenClasses | None:
+    """The kinds of tokens that a named corpus tells apart, if it does."""
+    target = None if corpus is None else CORPORA.entry(corpus, "data.corpus").info.get("classes")
+    return import_target(target) if isinstance(target, str) else target
+
+
+def mix(
+    parts: Sequence[Iterable[Row]], weights: Sequence[float], size: int | None, seed: int
+) -> list[Row]:
+    """n_i = round(N w_i / sum w) rows of part i, in an order drawn from the seed.
+
+    N is `size`, or the largest number that repeats no row.
+    """
+    total = sum(weights)
+    if not total > 0 or min(weights) < 0:
+        raise GoldimaskError(f"data.mixture: weights {list(weights)} must be positive")
+    shares = [w / total for w in weights]
+    read = [list(part) for part in parts]
+    if size is None:
+        size = int(min(len(p) / s for p, s in zip(read, shares, strict=True) if s > 0))
+    chosen: list[Row] = []
+    for number, (part, share) in enumerate(zip(read, shares, strict=True)):
+        rng = Keys(seed).rng(number, Stream.SPLIT)
+        wanted, order = round(size * share), []
+        while len(order) < wanted and part:  # a small part is repeated, in a new order
+            order += rng.permutation(len(part)).tolist()
+        chosen += [part[i] for i in order[:wanted]]
+    rng = Keys(seed).rng(len(parts), Stream.SPLIT)
+    return [chosen[i] for i in rng.permutation(len(chosen))]
+
+
+# --- formatting ----------------------------------------------------------------------------------
 
 
 def tagged(question: str, trace: str, answer: str) -> dict[str, Any]:
@@ -58,14 +189,14 @@ def tagged(question: str, trace: str, answer: str) -> dict[str, Any]:
     }
 
 
-def column(row: Row, name: str) -> Any:
+def column(row: Columns, name: str) -> Any:
     """A column that must be there."""
     if row.get(name) is None:
         raise GoldimaskError(f"column '{name}' is missing; found: {', '.join(sorted(row))}")
     return row[name]
 
 
-def text(row: Row, name: str) -> str:
+def text(row: Columns, name: str) -> str:
     """A column as text; of a list, its first element."""
     return str(first(column(row, name), name))
 
@@ -78,29 +209,29 @@ def first(value: Any, name: str) -> Any:
     return value
 
 
-def s1k(row: Row) -> dict[str, Any]:
+def s1k(row: Columns) -> dict[str, Any]:
     return tagged(text(row, "question"), text(row, "thinking_trajectories"), text(row, "attempt"))
 
 
-def s1k_11(row: Row) -> dict[str, Any]:
+def s1k_11(row: Columns) -> dict[str, Any]:
     trace = text(row, "deepseek_thinking_trajectory")
     return tagged(text(row, "question"), trace, text(row, "deepseek_attempt"))
 
 
-def gsm8k(row: Row) -> dict[str, Any]:
+def gsm8k(row: Columns) -> dict[str, Any]:
     trace, sign, answer = text(row, "answer").partition("####")
     if not sign:
         raise GoldimaskError("column 'answer' has no '####' before the final number")
     return tagged(text(row, "question"), trace.strip(), answer.strip())
 
 
-def lift_12k(row: Row) -> dict[str, Any]:
+def lift_12k(row: Columns) -> dict[str, Any]:
     traces = row.get("thinking_trajectories")
     trace = str(first(traces, "thinking_trajectories")) if traces else ""
     return tagged(text(row, "question"), trace, text(row, "sol"))
 
 
-def kodcode(row: Row) -> dict[str, Any]:
+def kodcode(row: Columns) -> dict[str, Any]:
     """A conversation whose answer is a program."""
     turns = row.get("conversations") or []
     said = {"human": "", "gpt": ""}

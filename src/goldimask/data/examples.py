@@ -1,26 +1,38 @@
-"""Pairs become examples: an exact boundary between prompt and response, a stable id (D1, D12, D20).
+"""Rows become examples: an exact boundary between prompt and response, a stable id.
+
+Columns of a row, in this order of precedence:
+
+    messages                         the last assistant turn is the response, the rest the prompt
+    prompt + completion | response   each a string, or a list of messages
+    question + answer
 
 Prompt (ending with the assistant header) and response are rendered and tokenised separately and
 then concatenated, so the boundary is exact by construction. Supervisable positions are response
 tokens that are not special; `supervise_turn_end` adds the turn-end token, `supervise:
-all_after_prompt` everything.
+all_after_prompt` everything (D1, D12, D20, docs/decisions.md). A bad row is an error that names
+file and line; `skip_bad_rows` counts such rows and goes on.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
-from goldimask.config import DataSection
-from goldimask.data.rows import Message, Pair
-from goldimask.data.sources import mix, source_pairs
+from goldimask.data.corpora import TokenClasses, named_rows
+from goldimask.data.rows import Row
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.types import Example
 
 SPECIAL_TEXT = re.compile(r"(\s*<\|[^|\s]*\|>\s*)+")
+COLUMNS = "messages; prompt + completion; prompt + response; question + answer"
+Message = dict[str, str]
+Overlength = Literal["truncate", "drop", "error"]
+Supervise = Literal["response_no_pad", "all_after_prompt"]
 
 
 class Renderer(Protocol):
@@ -34,6 +46,15 @@ class Renderer(Protocol):
     def max_length(self) -> int: ...
     def prompt_ids(self, messages: list[Message]) -> list[int]: ...
     def response_ids(self, text: str, turn_end: bool = True) -> list[int]: ...
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One example as text, with the place it came from."""
+
+    prompt: list[Message]
+    response: str
+    where: str
 
 
 @dataclass
@@ -58,102 +79,164 @@ class DataReport:
         return counts
 
 
-def load_pairs(section: DataSection, report: DataReport, seed: int = 0) -> list[Pair]:
-    """All rows of the section's file, corpus or mixture."""
-
-    def count() -> None:
-        report.rows += 1
-
-    def bad(error: GoldimaskError) -> None:
-        _bad(section, report, error)
-
-    if section.mixture:
-        if section.path is not None or section.corpus is not None:
-            raise GoldimaskError("data: give data.mixture, or data.path and data.corpus, not both")
-        parts = [source_pairs(item, section.limit, bad, count) for item in section.mixture]
-        weights = [item.weight for item in section.mixture]
-        pairs = mix(parts, weights, section.mixture_size, seed)
-        source = "mixture"
-    else:
-        pairs = source_pairs(section, section.limit, bad, count)
-        source = section.path or section.corpus
-    if not pairs:
-        raise GoldimaskError(f"data: '{source}' holds no usable rows ({report.rows} read)")
-    return pairs
+# --- a row as text -------------------------------------------------------------------------------
 
 
-def _bad(section: DataSection, report: DataReport, error: GoldimaskError) -> None:
-    if not section.skip_bad_rows:
-        raise GoldimaskError(
-            f"{error} (or set data.skip_bad_rows=true to skip and count such rows)"
-        )
-    report.bad += 1
-    report.first_bad = report.first_bad or [str(error)]
+def to_pair(row: Row) -> Pair:
+    """Find prompt and response in a row."""
+    values, where = row.values, row.where
+    if row.format is not None:
+        try:
+            values = row.format(values)
+        except GoldimaskError as error:
+            raise GoldimaskError(f"{where}: {error}") from error
+    if not isinstance(values, Mapping):
+        raise GoldimaskError(f"{where}: a row is an object with columns {COLUMNS}")
+    if values.get("messages") is not None:
+        messages = _messages(values["messages"], f"{where}: messages")
+        if not messages or messages[-1]["role"] != "assistant":
+            raise GoldimaskError(f"{where}: messages must end with an assistant turn, the response")
+        return _checked(messages[:-1], messages[-1]["content"], where)
+    for asked, answers in (("prompt", ("completion", "response")), ("question", ("answer",))):
+        if values.get(asked) is None:
+            continue
+        for key in answers:
+            if values.get(key) is not None:
+                prompt, response = _turns(values[asked], where), _text(values[key], where, key)
+                return _checked(prompt, response, where)
+        wanted = " or ".join(f"'{k}'" for k in answers)
+        raise GoldimaskError(f"{where}: the row has '{asked}' but no response; add {wanted}")
+    raise GoldimaskError(
+        f"{where}: no known columns in {sorted(map(str, values))}; use one of: {COLUMNS}"
+    )
+
+
+def _turns(value: Any, where: str) -> list[Message]:
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    return _messages(value, f"{where}: prompt")
+
+
+def _text(value: Any, where: str, key: str) -> str:
+    if isinstance(value, str):
+        return value
+    messages = _messages(value, f"{where}: {key}")
+    if len(messages) != 1:
+        raise GoldimaskError(f"{where}: {key} must be a string or a single message")
+    return messages[0]["content"]
+
+
+def _messages(value: Any, where: str) -> list[Message]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise GoldimaskError(f"{where}: must be a list of {{role, content}} objects")
+    for i, message in enumerate(value):
+        good = isinstance(message, Mapping) and isinstance(message.get("role"), str)
+        if not good or not isinstance(message.get("content"), str):
+            raise GoldimaskError(
+                f"{where}[{i}]: must be an object with string 'role' and 'content'"
+            )
+    return [{"role": m["role"], "content": m["content"]} for m in value]
+
+
+def _checked(prompt: list[Message], response: str, where: str) -> Pair:
+    if not prompt:
+        raise GoldimaskError(f"{where}: the prompt is empty")
+    if not response.strip():
+        raise GoldimaskError(f"{where}: the response is empty; nothing could be supervised")
+    return Pair(prompt, response, where)
+
+
+# --- text as tokens ------------------------------------------------------------------------------
 
 
 def to_example(
-    pair: Pair, renderer: Renderer, section: DataSection, report: DataReport
+    pair: Pair,
+    renderer: Renderer,
+    *,
+    max_length: int = 4096,
+    overlength: Overlength = "truncate",
+    supervise: Supervise = "response_no_pad",
+    supervise_turn_end: bool = False,
+    report: DataReport | None = None,
 ) -> Example | None:
     """Tokenise one pair; None when it is dropped as too long."""
+    report = report or DataReport()
     prompt = renderer.prompt_ids(pair.prompt)
     response = renderer.response_ids(pair.response, turn_end=True)
-    limit = min(section.max_length, renderer.max_length)
+    limit = min(max_length, renderer.max_length)
     if len(prompt) >= limit:
         raise GoldimaskError(
             f"{pair.where}: the prompt has {len(prompt)} tokens and leaves no room for a "
             f"response within {limit}; shorten it or raise data.max_length (the backbone allows "
             f"{renderer.max_length})"
         )
-    if len(prompt) + len(response) > limit:
-        if section.overlength == "error":
-            raise GoldimaskError(
-                f"{pair.where}: {len(prompt) + len(response)} tokens exceed data.max_length {limit}"
-            )
-        if section.overlength == "drop":
+    length = len(prompt) + len(response)
+    if length > limit:
+        if overlength == "error":
+            raise GoldimaskError(f"{pair.where}: {length} tokens exceed data.max_length {limit}")
+        if overlength == "drop":
             report.dropped += 1
             return None
         report.truncated += 1
-        report.answer_lost += len(prompt) + len(response) - limit > 1  # more than the turn end
+        report.answer_lost += length - limit > 1  # more than the turn end
         response = response[: limit - len(prompt)]
-    if section.supervise == "all_after_prompt":
-        flags = [True] * len(response)
-    else:
-        special = renderer.special_ids
-        extra = renderer.turn_end_id if section.supervise_turn_end else None
-        flags = [i not in special or i == extra for i in response]
+    special = renderer.special_ids
     written = SPECIAL_TEXT.fullmatch(pair.response)  # such text is never read as a special token
-    if written or all(i in renderer.special_ids for i in response):
+    if written or all(i in special for i in response):
         raise GoldimaskError(
             f"{pair.where}: the response holds only special tokens; nothing to supervise"
         )
+    extra = renderer.turn_end_id if supervise_turn_end else None
+    everything = supervise == "all_after_prompt"
+    flags = [everything or i not in special or i == extra for i in response]
+    said = (f"{m['role']}\x00{m['content']}" for m in pair.prompt)
     return Example(
         ids=prompt + response,
         prompt_length=len(prompt),
         supervisable=[False] * len(prompt) + flags,
-        example_id=content_id(
-            *(f"{m['role']}\x00{m['content']}" for m in pair.prompt), pair.response
-        ),
+        example_id=content_id(*said, pair.response),
     )
 
 
 def load_examples(
-    section: DataSection,
+    rows: str | Path | Iterable[Row | Mapping[str, Any]],
     renderer: Renderer,
-    limit_note: DataReport | None = None,
+    *,
+    limit: int | None = None,
     seed: int = 0,
+    max_length: int = 4096,
+    overlength: Overlength = "truncate",
+    supervise: Supervise = "response_no_pad",
+    supervise_turn_end: bool = False,
+    skip_bad_rows: bool = False,
+    classes: TokenClasses | None = None,
 ) -> tuple[list[Example], DataReport]:
-    """Rows -> examples with unique stable ids (a repeated row gets an id of its own).
+    """Examples with unique stable ids (a repeated row gets an id of its own), and what happened.
 
-    `seed` orders the rows of a mixture; other sources keep their order.
+    `rows` is the name of a corpus, a file, a folder, a Hub id, or rows; `seed` draws those of a
+    generated corpus. With `classes`, every example knows the kind of each of its tokens.
     """
-    report = limit_note or DataReport()
-    examples: list[Example] = []
+    report, examples = DataReport(), []
     seen: dict[int, int] = {}
-    for pair in load_pairs(section, report, seed):
+    for row in _rows(rows, limit, seed):
+        report.rows += 1
         try:
-            example = to_example(pair, renderer, section, report)
+            example = to_example(
+                to_pair(row),
+                renderer,
+                max_length=max_length,
+                overlength=overlength,
+                supervise=supervise,
+                supervise_turn_end=supervise_turn_end,
+                report=report,
+            )
         except GoldimaskError as error:
-            _bad(section, report, error)
+            if not skip_bad_rows:
+                raise GoldimaskError(
+                    f"{error} (or set data.skip_bad_rows=true to skip and count such rows)"
+                ) from error
+            report.bad += 1
+            report.first_bad = report.first_bad or [str(error)]
             continue
         if example is None:
             continue
@@ -161,11 +244,25 @@ def load_examples(
         seen[example.example_id] = count + 1
         if count:
             repeated = content_id(str(example.example_id), str(count))
-            example = Example(example.ids, example.prompt_length, example.supervisable, repeated)
+            example = replace(example, example_id=repeated)
+        if classes is not None:
+            example = replace(example, classes=classes.of(row.values, example, renderer).tolist())
         examples.append(example)
     if not examples:
-        raise GoldimaskError("data: every row was dropped or skipped: " + "; ".join(report.lines()))
+        raise GoldimaskError("data: no usable rows: " + "; ".join(report.lines()))
     return examples, report
+
+
+def _rows(
+    rows: str | Path | Iterable[Row | Mapping[str, Any]], limit: int | None, seed: int
+) -> Iterable[Row]:
+    if isinstance(rows, str | Path):
+        return named_rows(rows, limit, seed)
+    given = (r if isinstance(r, Row) else Row(f"row {i}", r) for i, r in enumerate(rows))
+    return islice(given, limit)
+
+
+# --- sets of examples ----------------------------------------------------------------------------
 
 
 def split(

@@ -1,13 +1,11 @@
-"""Reading rows: data files become (prompt messages, response) pairs.
+"""Reading rows: the only reader of data files, saved datasets and the Hub.
 
-Accepted columns, in this order of precedence:
+    file      .jsonl (also .jsonl.gz), .json (a list of objects), .csv, .parquet
+    folder    what `datasets` saved to disk, or every data file in it, in order of name
+    a/b       a dataset on the Hub, where no such file or folder exists
 
-    messages                         the last assistant turn is the response, the rest the prompt
-    prompt + completion | response   each a string, or a list of messages
-    question + answer
-
-Files: .jsonl (also .jsonl.gz), .json (a list of objects), .csv, .parquet. A bad row is an error
-that names file and line; `skip_bad_rows` counts such rows and goes on.
+Every row carries its place, `file.jsonl:3`, for the messages about it. What a row means is the
+business of who asked for it: training (`examples.py`), prompts to decode, problems to judge.
 """
 
 from __future__ import annotations
@@ -15,52 +13,42 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError
 
-Message = dict[str, str]
-_COLUMNS = "messages; prompt + completion; prompt + response; question + answer"
+FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
 
 
-@dataclass(frozen=True)
-class Pair:
-    """One example as text, with the place it came from."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as it was read, and where."""
 
-    prompt: list[Message]
-    response: str
     where: str
+    values: Any  # an object with columns, unless the file is wrong
+    format: Callable[[Any], Any] | None = None  # of its corpus: what makes a prompt and a response
 
 
-def read_rows(file: Path) -> Iterator[tuple[str, Any]]:
-    """(place, row) pairs of a data file."""
-    if not file.is_file():
-        raise GoldimaskError(
-            f"data.path: '{file}' does not exist; give a .jsonl, .json, .csv or .parquet file"
-        )
-    suffix = suffix_of(file)
-    if suffix in (".jsonl", ".jsonl.gz"):
-        yield from _json_lines(file)
-    elif suffix == ".json":
-        loaded = _json(file.read_text(encoding="utf-8"), str(file))
-        if not isinstance(loaded, list):
-            raise GoldimaskError(f"{file}: a .json data file holds a list of objects")
-        yield from ((f"{file}: item {i}", row) for i, row in enumerate(loaded))
-    elif suffix == ".csv":
-        with file.open(encoding="utf-8", newline="") as lines:
-            yield from (
-                (f"{file}: row {i}", dict(row)) for i, row in enumerate(csv.DictReader(lines), 1)
-            )
-    elif suffix == ".parquet":
-        from pyarrow import parquet
-
-        table = parquet.read_table(file).to_pylist()
-        yield from ((f"{file}: row {i}", row) for i, row in enumerate(table))
+def read_rows(
+    place: str | Path, split: str | None = None, subset: str | None = None, key: str = "data.path"
+) -> Iterator[Row]:
+    """Rows of a data file, a folder or a Hub id; `key` is what messages call the place."""
+    path = Path(place).expanduser()
+    if path.is_dir():
+        yield from _folder(path, split, key)
+    elif is_hub_id(str(place)) and not path.exists():
+        yield from _hub(str(place), split or "train", subset)
     else:
-        raise GoldimaskError(f"data.path: '{file}' must end in .jsonl, .json, .csv or .parquet")
+        yield from _file(path, key)
+
+
+def is_hub_id(place: str) -> bool:
+    """`owner/name` that does not look like a file."""
+    plain = place.count("/") == 1 and not place.startswith((".", "/", "~"))
+    return plain and suffix_of(Path(place)) not in FILES and all(place.split("/"))
 
 
 def suffix_of(file: Path) -> str:
@@ -69,13 +57,43 @@ def suffix_of(file: Path) -> str:
     return ".jsonl.gz" if name.endswith(".jsonl.gz") else file.suffix.lower()
 
 
-def _json_lines(file: Path) -> Iterator[tuple[str, Any]]:
+def _file(file: Path, key: str) -> Iterator[Row]:
+    if not file.is_file():
+        raise GoldimaskError(
+            f"{key}: '{file}' does not exist; give a .jsonl, .json, .csv or .parquet file"
+        )
+    suffix = suffix_of(file)
+    if suffix in (".jsonl", ".jsonl.gz"):
+        yield from _json_lines(file)
+    elif suffix == ".json":
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (UnicodeDecodeError, OSError) as error:
+            raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
+        loaded = _json(text, str(file))
+        if not isinstance(loaded, list):
+            raise GoldimaskError(f"{file}: a .json data file holds a list of objects")
+        yield from (Row(f"{file}: item {i}", row) for i, row in enumerate(loaded))
+    elif suffix == ".csv":
+        with file.open(encoding="utf-8", newline="") as lines:
+            yield from (
+                Row(f"{file}: row {i}", dict(row)) for i, row in enumerate(csv.DictReader(lines), 1)
+            )
+    elif suffix == ".parquet":
+        from pyarrow import parquet
+
+        yield from _numbered(parquet.read_table(file).to_pylist(), str(file))
+    else:
+        raise GoldimaskError(f"{key}: '{file}' must end in .jsonl, .json, .csv or .parquet")
+
+
+def _json_lines(file: Path) -> Iterator[Row]:
     opened = gzip.open if file.suffix.lower() == ".gz" else open
     try:
         with opened(file, "rt", encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    yield f"{file}:{number}", _json(line, f"{file}:{number}")
+                    yield Row(f"{file}:{number}", _json(line, f"{file}:{number}"))
     except (UnicodeDecodeError, OSError, EOFError) as error:
         raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
 
@@ -89,61 +107,48 @@ def _json(text: str, where: str) -> Any:
         ) from error
 
 
-def to_pair(row: Any, where: str) -> Pair:
-    """Find prompt and response in a row."""
-    if not isinstance(row, Mapping):
-        raise GoldimaskError(f"{where}: a row is an object with columns {_COLUMNS}")
-    if row.get("messages") is not None:
-        messages = _messages(row["messages"], f"{where}: messages")
-        if not messages or messages[-1]["role"] != "assistant":
-            raise GoldimaskError(f"{where}: messages must end with an assistant turn, the response")
-        return _checked(messages[:-1], messages[-1]["content"], where)
-    for prompt_key, response_keys in (
-        ("prompt", ("completion", "response")),
-        ("question", ("answer",)),
-    ):
-        if row.get(prompt_key) is None:
-            continue
-        for key in response_keys:
-            if row.get(key) is not None:
-                return _checked(_turns(row[prompt_key], where), _text(row[key], where, key), where)
-        wanted = " or ".join(f"'{k}'" for k in response_keys)
-        raise GoldimaskError(f"{where}: the row has '{prompt_key}' but no response; add {wanted}")
-    raise GoldimaskError(
-        f"{where}: no known columns in {sorted(map(str, row))}; use one of: {_COLUMNS}"
-    )
+def _folder(folder: Path, split: str | None, key: str) -> Iterator[Row]:
+    if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
+        from datasets import load_from_disk
+
+        loaded: Any = load_from_disk(str(folder))
+        yield from _numbered(_one_split(loaded, split, str(folder)), str(folder))
+        return
+    files = sorted(f for f in folder.iterdir() if f.is_file() and suffix_of(f) in FILES)
+    if split is not None:
+        files = [f for f in files if f.name.startswith(split)]
+    if not files:
+        named = f" whose name starts with '{split}'" if split else ""
+        raise GoldimaskError(
+            f"{key}: '{folder}' holds neither a saved dataset nor a {', '.join(FILES)} file{named}"
+        )
+    for file in files:
+        yield from _file(file, key)
 
 
-def _turns(value: Any, where: str) -> list[Message]:
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    return _messages(value, f"{where}: prompt")
+def _one_split(loaded: Any, split: str | None, where: str) -> Any:
+    if not hasattr(loaded, "keys"):
+        return loaded
+    names = list(loaded.keys())
+    wanted = split or ("train" if "train" in names or len(names) > 1 else names[0])
+    if wanted not in names:
+        raise GoldimaskError(f"data.split: '{wanted}' is not in {where}; it has {', '.join(names)}")
+    return loaded[wanted]
 
 
-def _text(value: Any, where: str, key: str) -> str:
-    if isinstance(value, str):
-        return value
-    messages = _messages(value, f"{where}: {key}")
-    if len(messages) != 1:
-        raise GoldimaskError(f"{where}: {key} must be a string or a single message")
-    return messages[0]["content"]
+def _hub(name: str, split: str, subset: str | None) -> Iterator[Row]:
+    from datasets import load_dataset
+
+    try:
+        loaded = load_dataset(name, subset, split=split)
+    except Exception as error:  # the library raises many kinds: network, names, formats
+        reason = " ".join(str(error).split())[:200]
+        raise GoldimaskError(
+            f"data: '{name}' (split {split}) could not be fetched from the Hub: {reason}; connect, "
+            "or download it elsewhere and set data.path to the file or folder"
+        ) from error
+    yield from _numbered(loaded, name)
 
 
-def _messages(value: Any, where: str) -> list[Message]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise GoldimaskError(f"{where}: must be a list of {{role, content}} objects")
-    for i, message in enumerate(value):
-        good = isinstance(message, Mapping) and isinstance(message.get("role"), str)
-        if not good or not isinstance(message.get("content"), str):
-            raise GoldimaskError(
-                f"{where}[{i}]: must be an object with string 'role' and 'content'"
-            )
-    return [{"role": m["role"], "content": m["content"]} for m in value]
-
-
-def _checked(prompt: list[Message], response: str, where: str) -> Pair:
-    if not prompt:
-        raise GoldimaskError(f"{where}: the prompt is empty")
-    if not response.strip():
-        raise GoldimaskError(f"{where}: the response is empty; nothing could be supervised")
-    return Pair(prompt, response, where)
+def _numbered(loaded: Any, where: str) -> Iterator[Row]:
+    return (Row(f"{where}: row {i}", row) for i, row in enumerate(loaded))

@@ -9,7 +9,6 @@ and stateful methods (goldimask-a, DRO) are shown as on a first visit.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,17 +17,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
-from goldimask.build import build_backbone, build_method
 from goldimask.config import MethodSection, Recipe, load_recipe
 from goldimask.data.batches import make_batch
-from goldimask.data.examples import load_examples, split
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.keys import Keys, Stream
 from goldimask.methods import PRESETS, Method
 from goldimask.noise import EPS, draw
+from goldimask.records import read_manifest
 from goldimask.report.page import write_page
 from goldimask.report.step_page import step_record, steps_section
 from goldimask.step import MaskedStep, module_mode
+from goldimask.train.prepare import make_backbone, make_data, make_method
 from goldimask.types import Example
 
 if TYPE_CHECKING:
@@ -96,14 +95,13 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
         backbone = replace(backbone, scorer=scorer)
         recipe = replace(recipe, method=settled_layer(recipe.method, run))
     else:
-        backbone = build_backbone(recipe.backbone)
+        backbone = make_backbone(recipe.backbone)
     if recipe.method.attention_layer == "probe":
         raise GoldimaskError(
             f"{source}: method.attention_layer: 'probe' is settled by training; inspect a finished "
             "run, or add method.attention_layer=last"
         )
-    examples, _ = load_examples(recipe.data, backbone, seed=recipe.seed)
-    train, _ = split(examples, recipe.data.validation, recipe.seed)
+    train = make_data(recipe.data, backbone, recipe.seed).train
     if not 0 <= index < len(train):
         raise GoldimaskError(
             f"--example: {index} is not among the {len(train)} training examples; "
@@ -115,9 +113,10 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
 
 def settled_layer(section: MethodSection, run: Path) -> MethodSection:
     """The block that `attention_layer: probe` came to in a run, from its manifest."""
-    if section.attention_layer != "probe" or not (run / "manifest.json").is_file():
+    manifest = read_manifest(run)
+    if section.attention_layer != "probe" or manifest is None:
         return section
-    layer = json.loads((run / "manifest.json").read_text("utf-8")).get("attention_layer")
+    layer = manifest.facts.get("attention_layer")
     return replace(section, attention_layer=layer) if isinstance(layer, int) else section
 
 
@@ -128,7 +127,7 @@ def chosen_methods(section: MethodSection, names: Sequence[str]) -> list[Method]
     attention layer and the probe, so that they differ in what their names say.
     """
     own = PRESETS.get(section.preset, "method.preset")
-    methods = [build_method(section)]
+    methods = [make_method(section)]
     for name in names:
         if name not in PRESETS and ":" not in name:
             raise GoldimaskError(
@@ -145,7 +144,7 @@ def chosen_methods(section: MethodSection, names: Sequence[str]) -> list[Method]
         other = MethodSection(
             preset=name, attention_layer=section.attention_layer, probe=section.probe, **shared
         )
-        methods.append(build_method(other))
+        methods.append(make_method(other))
     return methods
 
 

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 
 from goldimask.backbones import Backbone
-from goldimask.data.batches import make_batch
 from goldimask.keys import Keys, Stream
-from goldimask.step import module_mode
-from goldimask.types import Example
+from goldimask.noise import Noise
+from goldimask.step import MaskedStep
+from goldimask.train.validation import plain_denoising, score_bank
+from goldimask.types import Batch, Corruption, Example
 
 LEVELS = (0.25, 0.5, 0.75)
 
@@ -54,7 +55,6 @@ class HeldOut:
         }
 
 
-@torch.no_grad()
 def held_out(
     backbone: Backbone,
     examples: Sequence[Example],
@@ -63,23 +63,37 @@ def held_out(
     batch_size: int = 16,
 ) -> HeldOut:
     """Score every masked target of every example at every level."""
-    device = next(backbone.model.parameters()).device
-    order = sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))
-    logps, where, at = [], [], []
-    with module_mode(backbone.model, train=False):
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            batch = make_batch([examples[i] for i in chosen], backbone.pad_id, 8)
-            draws = uniforms(batch.response.numpy(), batch.example_id.tolist(), len(levels), seed)
-            for k, t in enumerate(levels):
-                hidden = batch.response & torch.from_numpy(draws[k] < t)
-                signals = backbone.scorer(backbone.model, batch.to(device), hidden.to(device))
-                assert signals.logp is not None
-                logps.append(signals.logp.double().cpu()[hidden].numpy())
-                rows = hidden.nonzero()[:, 0].numpy()
-                where.append(np.asarray(chosen)[rows])
-                at.append(np.full(len(rows), t))
-    return HeldOut(np.concatenate(logps), np.concatenate(where), np.concatenate(at))
+    parts: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
+    for k, t in enumerate(levels):
+        step = MaskedStep(plain_denoising(one_level(levels, k, seed)), backbone.scorer)
+        scored = score_bank(
+            backbone.model,
+            step,
+            examples,
+            Keys(seed),
+            pad_id=backbone.pad_id,
+            batch_size=batch_size,
+        )
+        for number, (chosen, out) in enumerate(scored):
+            hidden = out.supervised.cpu()
+            rows = hidden.nonzero()[:, 0].numpy()
+            logp = out.logp.double().cpu()[hidden].numpy()
+            parts.append((number, logp, np.asarray(chosen)[rows], np.full(len(rows), t)))
+    parts.sort(key=lambda part: part[0])  # batch by batch, its levels in turn
+    return HeldOut(*(np.concatenate([part[i] for part in parts]) for i in (1, 2, 3)))
+
+
+def one_level(levels: Sequence[float], k: int, seed: int) -> Noise:
+    """Masks at the k-th level, from draws that all levels share."""
+
+    def noise(batch: Batch, keys: Keys) -> Corruption:
+        response = batch.response.cpu().numpy()
+        drawn = uniforms(response, batch.example_id.tolist(), len(levels), seed)[k]
+        hidden = torch.from_numpy(response & (drawn < levels[k])).to(batch.ids.device)
+        level = torch.full((batch.size,), levels[k], device=batch.ids.device)
+        return Corruption(hidden, level, torch.zeros_like(level), hidden.sum(1))
+
+    return noise
 
 
 def uniforms(response: np.ndarray, ids: Sequence[int], levels: int, seed: int) -> np.ndarray:

@@ -34,7 +34,7 @@ from goldimask.processes import torch_threads
 from goldimask.step import module_mode
 from goldimask.studies.resampling import interval, per_group, weights
 from goldimask.studies.tuning import study_examples
-from goldimask.train.layer_probe import draw_sets
+from goldimask.train.attention_layer import draw_sets
 from goldimask.types import Batch, Example, Signal
 
 INTERVALS = (0.0, 0.25, 0.5, 0.71, 0.84, 1.0)

@@ -97,20 +97,11 @@ def batches(
 
 def study_examples(backbone: Backbone, corpus: str, count: int, first: int = 0) -> list[Any]:
     """Examples `first` .. `first + count` of a named corpus or a data file, turn end supervised."""
-    from goldimask.config import DataSection
     from goldimask.data.examples import load_examples
 
-    where: dict[str, Any] = {"corpus": corpus} if is_corpus(corpus) else {"path": corpus}
-    section = DataSection(**where, limit=first + count, supervise_turn_end=True)
-    found, _ = load_examples(section, backbone)
+    found, _ = load_examples(corpus, backbone, limit=first + count, supervise_turn_end=True)
     if len(found) < first + count:
         raise GoldimaskError(
             f"corpus '{corpus}': has {len(found)} usable examples, {first + count} were asked for"
         )
     return found[first : first + count]
-
-
-def is_corpus(name: str) -> bool:
-    from goldimask.data.corpora import CORPORA
-
-    return name in CORPORA

@@ -11,10 +11,10 @@
     tiny-1k-labels      the same problems and wrong labels, no identifiers
 
 A wrong number is drawn uniformly from the others between the smallest and the largest number of the
-row, so that it is never betrayed by its size. `answer` keeps the true answer, `wrong` counts the
-replaced numbers of the response, `identifiers` lists the words of the opening line. The flaws of a
-row depend on the seed and on its text alone. Problems are on the training side of the split, so
-they are disjoint from every test set.
+row, so that it is never betrayed by its size. `answer` keeps the true answer, `clean` the response
+without wrong numbers, `wrong` counts the replaced ones, `identifiers` lists the words of the
+opening line. The flaws of a row depend on the seed and on its text alone. Problems are on the
+training side of the split, so they are disjoint from every test set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -57,24 +56,30 @@ def tiny_sft(n: int = 1000, seed: int = 0) -> list[Row]:
     return mixed(Split.SFT, n, seed)
 
 
-def tiny_1k(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
+def tiny_1k(n: int = 1000, seed: int = 0, eta: float = ETA, identifiers: int = COUNT) -> list[Row]:
     """1,000 rows with wrong labels (15 % of results) and random identifiers."""
-    return flawed(mixed(Split.SFT, n, seed), Flaws(**flaws), seed)
+    return flawed(mixed(Split.SFT, n, seed), Flaws(eta, identifiers), seed)
 
 
-def tiny_12k(n: int = 12_000, seed: int = 0, **flaws: Any) -> list[Row]:
+def tiny_12k(
+    n: int = 12_000, seed: int = 0, eta: float = ETA, identifiers: int = COUNT
+) -> list[Row]:
     """12,000 rows with wrong labels (15 % of results) and random identifiers."""
-    return tiny_1k(n, seed, **flaws)
+    return tiny_1k(n, seed, eta, identifiers)
 
 
-def tiny_1k_clean(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
+def tiny_1k_clean(
+    n: int = 1000, seed: int = 0, eta: float = 0.0, identifiers: int = COUNT
+) -> list[Row]:
     """The rows of tiny-1k without the wrong labels; the identifiers stay."""
-    return tiny_1k(n, seed, **{"eta": 0.0, **flaws})
+    return tiny_1k(n, seed, eta, identifiers)
 
 
-def tiny_1k_labels(n: int = 1000, seed: int = 0, **flaws: Any) -> list[Row]:
+def tiny_1k_labels(
+    n: int = 1000, seed: int = 0, eta: float = ETA, identifiers: int = 0
+) -> list[Row]:
     """The rows of tiny-1k without the identifiers; 15 % of the results are wrong."""
-    return tiny_1k(n, seed, **{"identifiers": 0, **flaws})
+    return tiny_1k(n, seed, eta, identifiers)
 
 
 GENERATED: dict[str, Callable[..., list[Row]]] = {
@@ -131,11 +136,12 @@ def flawed_row(row: Row, flaws: Flaws, seed: int = 0) -> Row:
     start, trace, middle, answer, end = found.groups()
     lines = [spoil(x, rng, flaws.eta, bounds, last=True) for x in trace.split("\n")]
     stated, wrong = spoil(answer, rng, flaws.eta, bounds, last=False)
-    opening = [f"{OPENING} {' '.join(words)}:"] if words else []
-    text = "\n".join([*opening, *(line for line, _ in lines)])
+    opening = f"{OPENING} {' '.join(words)}:\n" if words else ""
+    text = "\n".join(line for line, _ in lines)
     return {
         **row,
-        "response": f"{start}{text}{middle}{stated}{end}",
+        "response": f"{start}{opening}{text}{middle}{stated}{end}",
+        "clean": f"{start}{opening}{trace}{middle}{answer}{end}",
         "wrong": str(wrong + sum(n for _, n in lines)),
         "identifiers": " ".join(words),
     }

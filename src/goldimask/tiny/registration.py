@@ -20,7 +20,12 @@ def add_corpora(registry: Registry[Any]) -> None:
         ("tiny-1k-clean", "tiny_1k_clean", "tiny-1k without the wrong labels"),
         ("tiny-1k-labels", "tiny_1k_labels", "tiny-1k without the identifiers"),
     ):
-        registry.add(name, f"goldimask.tiny.corpora:{function}", summary=summary)
+        registry.add(
+            name,
+            f"goldimask.tiny.corpora:{function}",
+            summary=summary,
+            classes="goldimask.tiny.classes:CLASSES",
+        )
 
 
 def add_tasks(registry: Registry[Any]) -> None:

@@ -3,25 +3,26 @@
 `global_batch_size` is what the recipe fixes; accumulation follows from the number of processes:
 
     global_batch_size = world size x per_device_train_batch_size x accumulation
+
+Trackers are the Trainer's own (`report_to`): tensorboard unless the recipe says otherwise, trackio,
+wandb, or none. Their files go into the run's folder. `metrics.jsonl` is written whatever is chosen.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from transformers import TrainingArguments
 
-from goldimask.config import Recipe
+from goldimask import processes, settings
 from goldimask.errors import GoldimaskError, nearest
 
-DEFAULTS: dict[
-    str, Any
-] = {  # the paper's protocol (baselines: LIFT), where it differs from the Trainer's
+DEFAULTS: dict[str, Any] = {  # the paper's protocol (LIFT's), where it differs from the Trainer's
     "max_steps": 2480,
     "learning_rate": 5.0e-6,
     "weight_decay": 0.1,
@@ -37,13 +38,13 @@ DEFAULTS: dict[
     "load_best_model_at_end": True,
     "metric_for_best_model": "eval_loss",
     "greater_is_better": False,
+    "report_to": ["tensorboard"],
 }
 FIXED: dict[str, Any] = {  # needed for the numbers to be right; a recipe may not change them
     "remove_unused_columns": False,
     "ddp_find_unused_parameters": False,
     "logging_nan_inf_filter": False,
     "disable_tqdm": True,
-    "report_to": "none",  # trackers are added as callbacks, see train/run.py
     "dataloader_drop_last": True,
     "average_tokens_across_devices": False,
     "include_num_input_tokens_seen": "no",
@@ -55,56 +56,71 @@ ELSEWHERE = {
     "data_seed": "seed",
     "group_by_length": "data.group_by_length",
 }
+TRACKERS = ("tensorboard", "trackio", "wandb")  # each is a package of that name
 
 
-def check_trainer(values: dict[str, Any]) -> dict[str, Any]:
+def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
     """Coerce each value by its field's type; unknown or reserved keys are errors."""
-    hints = get_type_hints(TrainingArguments)
-    names = {f.name for f in dataclasses.fields(TrainingArguments)}
-    checked: dict[str, Any] = {}
-    for key, value in values.items():
+    for key in values:
         if key in ELSEWHERE:
             raise GoldimaskError(f"trainer.{key}: set '{ELSEWHERE[key]}' of the recipe instead")
-        if key in FIXED and key != "report_to":
+        if key in FIXED:
             raise GoldimaskError(
                 f"trainer.{key}: is fixed to {FIXED[key]!r} by goldimask; remove it"
             )
-        if key not in names:
-            raise GoldimaskError(f"trainer.{key}: unknown key; {nearest(key, names)[:200]}")
-        try:
-            checked[key] = TypeAdapter(hints[key]).validate_python(value)
-        except ValidationError as error:
-            message = error.errors()[0]["msg"]
-            raise GoldimaskError(f"trainer.{key}: {message} (got {value!r})") from error
+    checked = settings.check(TrainingArguments, values, "trainer")
+    if "report_to" in checked:
+        checked["report_to"] = check_trackers(checked["report_to"])
     return checked
 
 
-def accumulation(global_batch_size: int, per_device: int, world: int) -> int:
-    """Micro-batches per optimiser step, or an explanation of why there is no such number."""
+def check_trackers(value: Any) -> list[str]:
+    """`trainer.report_to` as a list; unknown names and missing packages are errors."""
+    value = DEFAULTS["report_to"] if value is None else value
+    names = [value] if isinstance(value, str) else list(value)
+    if names == ["none"]:
+        return []
+    for name in names:
+        if name not in TRACKERS:
+            raise GoldimaskError(
+                f"trainer.report_to: unknown '{name}'; {nearest(str(name), [*TRACKERS, 'none'])}"
+            )
+        if find_spec(name) is None:
+            raise GoldimaskError(
+                f"trainer.report_to: '{name}' is not installed; pip install 'goldimask[track]' "
+                "or choose tensorboard"
+            )
+    return names
+
+
+def micro_batches(
+    trainer: Mapping[str, Any], global_batch_size: int, world: int
+) -> tuple[int, int]:
+    """(examples at a time, how often) of every process, or why there are no such numbers."""
+    checked = check_trainer(trainer)
+    per_device = checked.get("per_device_train_batch_size", global_batch_size // world or 1)
     each = per_device * world
     if global_batch_size % each:
         raise GoldimaskError(
             f"global_batch_size: {global_batch_size} is not a multiple of {world} process(es) x "
             f"trainer.per_device_train_batch_size {per_device} = {each}"
         )
-    return global_batch_size // each
+    return per_device, global_batch_size // each
 
 
-def check_batch(recipe: Recipe, world: int) -> tuple[int, int]:
-    """(micro-batch size, accumulation) of every process, before anything is started."""
-    values = check_trainer(recipe.trainer)
-    per_device = values.get("per_device_train_batch_size", recipe.global_batch_size // world or 1)
-    return per_device, accumulation(recipe.global_batch_size, per_device, world)
-
-
-def training_arguments(recipe: Recipe, folder: Path, has_validation: bool) -> TrainingArguments:
-    """All arguments of one run."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    values = {**DEFAULTS, **check_trainer(recipe.trainer)}
-    values.pop("report_to", None)
-    per_device = values.setdefault(
-        "per_device_train_batch_size", recipe.global_batch_size // world or 1
-    )
+def training_arguments(
+    trainer: Mapping[str, Any],
+    folder: Path,
+    *,
+    seed: int,
+    global_batch_size: int,
+    has_validation: bool,
+    name: str | None = None,
+) -> TrainingArguments:
+    """All arguments of one run; `name` is what trackers call it."""
+    per_device, accumulation = micro_batches(trainer, global_batch_size, processes.world())
+    values = {**DEFAULTS, "run_name": name, **check_trainer(trainer)}
+    values["per_device_train_batch_size"] = per_device
     if not has_validation:
         values |= {"eval_strategy": "no", "load_best_model_at_end": False}
     if values["load_best_model_at_end"] and values["save_steps"] % values["eval_steps"]:
@@ -115,10 +131,12 @@ def training_arguments(recipe: Recipe, folder: Path, has_validation: bool) -> Tr
     if not torch.cuda.is_available():
         values.setdefault("use_cpu", True)
         values.setdefault("dataloader_pin_memory", False)
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
+    os.environ.setdefault("WANDB_DIR", str(folder))
     return TrainingArguments(
         output_dir=str(folder),
-        seed=recipe.seed,
-        gradient_accumulation_steps=accumulation(recipe.global_batch_size, per_device, world),
+        seed=seed,
+        gradient_accumulation_steps=accumulation,
         **values,
         **FIXED,
     )

@@ -1,18 +1,31 @@
-"""What happens around the steps: the bar, the metrics file, the last evaluation."""
+"""What happens around the steps: bar, speed, metrics file, last evaluation, signals."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
+
+from goldimask.errors import GoldimaskError
+from goldimask.processes import any_rank
+from goldimask.train.launch import failed_elsewhere
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class LastStep(TrainerCallback):
-    """Evaluate and save at the last step too, whatever the interval (D14)."""
+    """Evaluate and save at the last step too, whatever the interval (D14, docs/decisions.md)."""
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.global_step >= state.max_steps:
@@ -88,3 +101,84 @@ class Bar(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.close()
+
+
+class Speed:
+    """Tokens per second between two log lines, without the time of evaluations and saves.
+
+    Tokens are real ones, counted when a batch is made; padding is reported as a share of all cells.
+    """
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self.tokens = self.cells = 0
+        self.began, self.paused = time.perf_counter(), 0.0
+
+    def add(self, tokens: int, cells: int) -> None:
+        self.tokens += tokens
+        self.cells += cells
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        self.paused += time.perf_counter() - began
+
+    def pop(self, reduce: Callable[..., Any] | None = None, device: Any = None) -> dict[str, float]:
+        """Figures since the last call; `reduce(tensor, "sum")` adds over ranks."""
+        seconds = time.perf_counter() - self.began - self.paused
+        tokens, cells = float(self.tokens), float(self.cells)
+        self._reset()
+        if reduce is not None:
+            sums = torch.tensor([tokens, cells], dtype=torch.float64, device=device)
+            tokens, cells = reduce(sums, "sum").tolist()
+        if not cells or seconds <= 0:
+            return {}
+        return {"tokens_per_s": tokens / seconds, "pad_share": 1.0 - tokens / cells}
+
+
+class Stopped(GoldimaskError):
+    """The user or the scheduler ended the run; it can be resumed."""
+
+    exit_code = 4
+
+
+class StopOnSignal(TrainerCallback):
+    """Ctrl-C and SIGTERM end a run at the next step, with a checkpoint to continue from.
+
+    The first signal asks; the run finishes its step, saves and leaves with its own exit code. A
+    second signal acts as if nothing had been installed. With several processes the request of any
+    of them counts, and all of them stop after the same step; after the failure of one the others
+    end at once.
+    """
+
+    def __init__(self) -> None:
+        self.caught: str | None = None
+        self.stopped = False
+        self.before: dict[signal.Signals, Any] = {}
+
+    def install(self) -> None:
+        if threading.current_thread() is threading.main_thread():  # Python allows it nowhere else
+            self.before = {s: signal.signal(s, self._catch) for s in SIGNALS}
+
+    def remove(self) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+        self.before = {}
+
+    def _catch(self, number: int, frame: FrameType | None) -> None:
+        self.remove()
+        if failed_elsewhere():  # the launcher clears up: there is nobody left to save with
+            os.kill(os.getpid(), number)
+            return
+        self.caught = signal.Signals(number).name
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if any_rank(self.caught is not None) and state.global_step < state.max_steps:
+            self.stopped = True
+            args.save_total_limit = None  # at the end, a limit of 1 would keep only the best one
+            control.should_log = True
+            control.should_save = True
+            control.should_training_stop = True

@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from goldimask.backbones import Backbone
-from goldimask.config import DataSection
 from goldimask.data.batches import EpochSampler, make_batch
 from goldimask.data.examples import load_examples
 from goldimask.keys import Keys
@@ -30,7 +29,7 @@ from goldimask.noise import overmask
 from goldimask.presets import MAIN
 from goldimask.processes import torch_threads
 from goldimask.step import MaskedStep, module_mode
-from goldimask.train.warmth import warm_up
+from goldimask.train.trainer import warm_up
 from goldimask.types import Batch, Signal
 
 LOGP = frozenset({Signal.LOGP})
@@ -181,8 +180,7 @@ def probe_seconds(
 
 def corpus_batches(backbone: Backbone, corpus: str, size: int, count: int) -> list[Batch]:
     """Batches as the trainer makes them: shuffled, of similar lengths."""
-    section = DataSection(corpus=corpus, limit=16 * size, supervise_turn_end=True)
-    examples, _ = load_examples(section, backbone)
+    examples, _ = load_examples(corpus, backbone, limit=16 * size, supervise_turn_end=True)
     order = EpochSampler([len(e) for e in examples], size, seed=0).order(0)
     chunks = order[: count * size].reshape(-1, size)
     return [make_batch([examples[i] for i in chunk], backbone.pad_id) for chunk in chunks]

@@ -1,11 +1,16 @@
 """The folder of a run, from its first step to its name.
 
-A run works in `runs/x.partial` and takes its name when it is complete. One that fails before its
-first checkpoint leaves no folder behind; one that fails later keeps its checkpoints for `--resume`.
-Rank 0 does all of this, the others wait for its verdict.
+A run holds the lock of its folder and works in `runs/x.partial`, which takes its name when it is
+complete (`goldimask.jobs`). One that fails before its first checkpoint leaves no folder behind; one
+that fails later keeps its checkpoints for `--resume`. Rank 0 does all of this, the others wait for
+its verdict.
+
+A checkpoint is written under `.writing/`, sealed and renamed, so that a kill or a full disk during
+the save leaves the previous ones as they were. One whose files do not match its seal (a bad disk, a
+careless copy) is reported and passed over for the one before it.
 
 `start.json` holds what must not change under a run that is resumed but is not in the recipe: the
-data's hash, the attention layer that was measured, the number of processes.
+hashes of weights and data, the attention layer that was measured, the number of processes.
 """
 
 from __future__ import annotations
@@ -14,29 +19,53 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from goldimask.config import Recipe, parse_recipe, read_yaml, recipe_dict, recipe_yaml
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json, write_text
-from goldimask.processes import rank
-from goldimask.train.checkpoints import WRITING, last_sound
+from goldimask.jobs import damage, drop_lock, partial_of, take_lock, unfinished_folder
+from goldimask.processes import on_main, rank
+from goldimask.records import RECIPE
 
 START = "start.json"
+WRITING = ".writing"
 Say = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Folders:
-    """Where a run works, and where it ends."""
+@contextmanager
+def only_writer(output: Path) -> Iterator[None]:
+    """Hold the lock of a run for all ranks; a second run into the folder is told who has it."""
+    locks: list[FileLock] = []
+    on_main(lambda: locks.append(take_lock(output)))
+    try:
+        yield
+    finally:
+        for lock in locks:
+            drop_lock(lock)
 
-    output: Path
 
-    @property
-    def partial(self) -> Path:
-        return self.output.with_name(self.output.name + ".partial")
+@contextmanager
+def run_folder(output: Path, recipe: Recipe, start: dict[str, Any], say: Say) -> Iterator[Path]:
+    """The unfinished folder of a run, which takes its name at the end."""
+    if rank() != 0:
+        yield partial_of(output)
+        return
+
+    def keep(partial: Path) -> bool:
+        if last_sound(partial) is None:
+            return False
+        say(f"checkpoints are kept in '{partial}'; continue with --resume")
+        return True
+
+    with unfinished_folder(output, keep) as partial:
+        shutil.rmtree(partial / WRITING, ignore_errors=True)  # what a kill left behind
+        write_text(partial / RECIPE, recipe_yaml(recipe))
+        write_json(partial / START, start)
+        yield partial
 
 
 def non_finite_file(partial: Path, process: int = 0) -> Path:
@@ -45,11 +74,11 @@ def non_finite_file(partial: Path, process: int = 0) -> Path:
     return partial.with_name(f"{partial.name.removesuffix('.partial')}.non_finite{several}.json")
 
 
-def check_folders(
-    recipe: Recipe, folders: Folders, resume: bool, allow_changes: bool, say: Say
+def find_checkpoint(
+    recipe: Recipe, output: Path, resume: bool, allow_changes: bool, say: Say
 ) -> Path | None:
     """The checkpoint to resume from, or None; refuses what would overwrite or mix runs."""
-    output, partial = folders.output, folders.partial
+    partial = partial_of(output)
     if output.exists():
         raise GoldimaskError(f"output: '{output}' exists; choose another output=... or remove it")
     if not resume:
@@ -63,10 +92,25 @@ def check_folders(
         raise GoldimaskError(
             f"--resume: '{partial}' holds no complete checkpoint; start without --resume"
         )
-    before = parse_recipe(read_yaml(partial / "recipe.yaml"), str(partial / "recipe.yaml"))
+    before = parse_recipe(read_yaml(partial / RECIPE), str(partial / RECIPE))
     changed = differences(recipe_dict(before), recipe_dict(recipe))
     complain(changed, allow_changes, say)
     return checkpoint
+
+
+def last_sound(folder: Path, say: Say = lambda _: None) -> Path | None:
+    """The newest checkpoint that is whole; damaged ones are reported."""
+
+    def step(checkpoint: Path) -> int:
+        number = checkpoint.name.rpartition("-")[2]
+        return int(number) if number.isdigit() else -1
+
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=step, reverse=True):
+        problem = damage(checkpoint)
+        if problem is None:
+            return checkpoint
+        say(f"skipping {checkpoint.name}: {problem}")
+    return None
 
 
 def complain(changed: list[str], allow: bool, say: Say) -> None:
@@ -99,24 +143,3 @@ def read_start(partial: Path) -> dict[str, Any]:
         return json.loads((partial / START).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise GoldimaskError(f"--resume: '{partial / START}' cannot be read ({error})") from error
-
-
-@contextmanager
-def working_folder(
-    partial: Path, recipe: Recipe, start: dict[str, Any], say: Say
-) -> Iterator[None]:
-    """Make the folder of an unfinished run; take it away again if it fails without a checkpoint."""
-    if rank() == 0:
-        partial.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(partial / WRITING, ignore_errors=True)  # what a kill left behind
-        write_text(partial / "recipe.yaml", recipe_yaml(recipe))
-        write_json(partial / START, start)
-    try:
-        yield
-    except BaseException:
-        if rank() == 0:
-            if last_sound(partial) is None:
-                shutil.rmtree(partial, ignore_errors=True)
-            else:
-                say(f"checkpoints are kept in '{partial}'; continue with --resume")
-        raise

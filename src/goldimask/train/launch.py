@@ -2,8 +2,13 @@
 
 This is what `torchrun --standalone` does, with two additions: the settings of the packaged
 accelerate configuration become the environment of the processes, and the first process that failed
-reports its message and its exit code. Signals reach every process, which save a checkpoint before
-they end.
+reports its message and its exit code. (The launcher's own reports know neither the exit code nor an
+order within a second, and there are none after a signal.) Signals reach every process, which save a
+checkpoint before they end.
+
+Sharded models (FSDP2): accelerate shards on accelerators only and, on CPUs, leaves a request for
+FSDP2 without a word: the run would be DDP. The engine itself works there, so the request is put
+where accelerate looks (`honour_request`).
 """
 
 from __future__ import annotations
@@ -21,6 +26,7 @@ from typing import Any, Literal
 
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_json
+from goldimask.processes import rank
 
 Launch = Literal["ddp", "fsdp2"]
 REPORTS = "GOLDIMASK_REPORTS"  # folder in which processes leave the reason of their end
@@ -125,12 +131,11 @@ def report_failure(error: BaseException) -> bool:
     folder = os.environ.get(REPORTS)
     if not folder:
         return False
-    rank = int(os.environ.get("RANK", "0"))
     known = isinstance(error, GoldimaskError)
     message = str(error) if known else f"{type(error).__name__}: {error}"
     code = error.exit_code if isinstance(error, GoldimaskError) else 1
-    record = {"rank": rank, "message": message, "exit_code": code, "time": time.time()}
-    write_json(Path(folder) / f"rank-{rank}.json", {**record, "known": known})
+    record = {"rank": rank(), "message": message, "exit_code": code, "time": time.time()}
+    write_json(Path(folder) / f"rank-{rank()}.json", {**record, "known": known})
     return True
 
 
@@ -144,3 +149,39 @@ def first_report(folder: Path) -> dict[str, Any] | None:
     """The earliest report; mistakes of the input come before what they caused elsewhere."""
     reports = [json.loads(f.read_text("utf-8")) for f in folder.glob("rank-*.json")]
     return min(reports, key=lambda r: (not r["known"], r["time"]), default=None)
+
+
+# --- sharded models ------------------------------------------------------------------------------
+
+
+def honour_request(accelerator: Any) -> bool:
+    """Make FSDP2 the engine where it was asked for and accelerate would not; True if it was."""
+    from accelerate import DistributedType, FullyShardedDataParallelPlugin, PartialState
+
+    asked = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+    if not asked or accelerator.distributed_type != DistributedType.MULTI_CPU:
+        return False
+    accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()  # reads the environment
+    accelerator.state.distributed_type = DistributedType.FSDP
+    PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+    return True
+
+
+def gather_parameters(model: Any, only_trainable: bool) -> None:
+    """Replace shards by whole tensors on rank 0; nothing happens to a model that is not sharded.
+
+    Every rank takes part. The model can be saved afterwards, but no longer trained.
+    """
+    import torch
+    from torch.distributed.tensor import DTensor
+
+    if hasattr(model, "reshard"):
+        model.reshard()
+    for module in model.modules():
+        for name, p in list(module.named_parameters(recurse=False)):
+            if not isinstance(p, DTensor) or (only_trainable and not p.requires_grad):
+                continue
+            with torch.no_grad():
+                whole = p.full_tensor()  # a collective
+            if rank() == 0:
+                module._parameters[name] = torch.nn.Parameter(whole.cpu(), p.requires_grad)

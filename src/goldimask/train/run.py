@@ -1,86 +1,50 @@
 """Recipe -> objects -> training -> run folder.
 
     runs/x/  recipe.yaml  manifest.json  metrics.jsonl  trainer_state.json  tensorboard/
-             adapter/ or model/   checkpoint-N/
+             adapter/ or model/   checkpoint-N/   complete.json
 
 Every process of a distributed run executes `train`; rank 0 owns the folder (`folders.py`).
 """
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from goldimask import processes
-from goldimask.backbones import Backbone, save_backbone
-from goldimask.build import build_backbone, build_method
+from goldimask.backbones import save_backbone
+from goldimask.backbones.identity import weights_hash
 from goldimask.config import Recipe, recipe_dict
-from goldimask.data.examples import DataReport, data_hash, load_examples, split
+from goldimask.data.examples import data_hash
 from goldimask.errors import GoldimaskError
-from goldimask.files import write_json, write_text
+from goldimask.files import write_text
+from goldimask.jobs import job_key, make_manifest, partial_of
 from goldimask.keys import Stream, torch_seed
-from goldimask.methods import Method
+from goldimask.records import METRICS, write_manifest
 from goldimask.step import MaskedStep
-from goldimask.train.arguments import check_trainer, training_arguments
-from goldimask.train.callbacks import Bar, LastStep, MetricsFile
-from goldimask.train.describe import shown_examples, summary_lines
+from goldimask.train.arguments import training_arguments
+from goldimask.train.attention_layer import resolve_layer
+from goldimask.train.callbacks import Bar, LastStep, MetricsFile, StopOnSignal, Stopped
 from goldimask.train.folders import (
-    Folders,
-    check_folders,
     complain,
     differences,
+    find_checkpoint,
+    only_writer,
     read_start,
-    working_folder,
+    run_folder,
 )
-from goldimask.train.layers import resolve_layer
-from goldimask.train.manifest import manifest
-from goldimask.train.sharding import gather_parameters
-from goldimask.train.stopping import StopOnSignal, Stopped
-from goldimask.train.tracking import tracker_callbacks, tracker_names
+from goldimask.train.launch import gather_parameters
+from goldimask.train.prepare import Prepared, prepare
+from goldimask.train.preview import shown_examples, summary_lines
 from goldimask.train.trainer import GoldiTrainer
-from goldimask.types import Example
 
 DROPOUT_COUNTER = 2  # keeps the dropout's seed apart from those of fresh weights
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Everything a run needs, built and checked before the first step."""
-
-    recipe: Recipe
-    method: Method
-    backbone: Backbone
-    train: list[Example]
-    validation: list[Example]
-    report: DataReport
-
-
-def prepare(recipe: Recipe) -> Prepared:
-    """Build the objects of a recipe; every mistake in it surfaces here."""
-    method = build_method(recipe.method)
-    tracker_names(check_trainer(recipe.trainer).get("report_to"))
-    backbone = build_backbone(recipe.backbone, processes.own_device())
-    examples, report = load_examples(recipe.data, backbone, seed=recipe.seed)
-    train, validation = split(examples, recipe.data.validation, recipe.seed)
-    if recipe.lora is not None:
-        from goldimask.backbones.lora import add_lora
-
-        lora = recipe.lora
-        backbone = add_lora(
-            backbone,
-            recipe.seed,
-            r=lora.r,
-            alpha=lora.alpha,
-            dropout=lora.dropout,
-            targets=lora.targets,
-        )
-    return Prepared(recipe, method, backbone, train, validation, report)
+Say = Callable[[str], None]
 
 
 def train(
@@ -89,7 +53,7 @@ def train(
     resume: bool = False,
     allow_changes: bool = False,
     show: int = 0,
-    say: Callable[[str], None] = lambda _: None,
+    say: Say = lambda _: None,
 ) -> dict[str, Any]:
     """Run a recipe to the end and return its summary.
 
@@ -99,46 +63,59 @@ def train(
     processes.start()
     if processes.rank() != 0:
         say = lambda _: None  # noqa: E731
-    folders = Folders(Path(recipe.output))
-    checkpoint = processes.on_main(
-        lambda: check_folders(recipe, folders, resume, allow_changes, say)
-    )
-    before = read_start(folders.partial) if checkpoint else {}
-    ready = prepare(recipe)
-    facts = (recipe, ready.method, ready.backbone, ready.train, ready.validation, ready.report)
-    for line in summary_lines(*facts) + shown_examples(
-        ready.backbone, ready.train, show, recipe.seed
-    ):
-        say(line)
-    method, layers = resolve_layer(
-        ready.method,
-        ready.backbone,
-        ready.validation,
-        ready.train,
-        recipe.seed,
-        before.get("layers"),
-        say,
-    )
-    ready = replace(ready, method=method)
-    start = {"data_hash": data_hash(ready.train), "world_size": processes.world(), "layers": layers}
-    if checkpoint:
-        complain(start_changes(ready, before, start), allow_changes, say)
-    processes.wait()
-    with working_folder(folders.partial, recipe, start, say):
+    output = Path(recipe.output)
+    with only_writer(output):
+        checkpoint = processes.on_main(
+            lambda: find_checkpoint(recipe, output, resume, allow_changes, say)
+        )
+        before = read_start(partial_of(output)) if checkpoint else {}
+        ready, start = settle(prepare(recipe), before, show, say)
+        if checkpoint:
+            complain(start_changes(recipe, before, start), allow_changes, say)
         processes.wait()
-        trainer = run_trainer(ready, folders.partial, checkpoint)
-        summary = finish(ready, trainer, folders.partial, start)
-    processes.wait()
-    if processes.rank() == 0:
-        os.replace(folders.partial, folders.output)
-    return {"output": str(folders.output), **summary}
+        with run_folder(output, recipe, start, say) as partial:
+            processes.wait()
+            trainer = run_trainer(ready, partial, checkpoint)
+            summary = finish(ready, trainer, partial, start)
+        processes.wait()
+    return {"output": str(output), **summary}
 
 
-def start_changes(ready: Prepared, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def settle(
+    ready: Prepared, before: dict[str, Any], show: int, say: Say
+) -> tuple[Prepared, dict[str, Any]]:
+    """Say what will be trained, measure the layer if asked, and note what a resume may not change.
+
+    A resumed run (`before`) keeps the layer that its first start measured.
+    """
+    recipe, data, backbone = ready.recipe, ready.data, ready.backbone
+    for line in summary_lines(ready):
+        say(line)
+    for line in shown_examples(backbone.tokenizer, data.train, show, recipe.seed):
+        say(line)
+    known = before.get("layers")
+    method, layers = resolve_layer(
+        ready.method, backbone, data.validation, data.train, recipe.seed, known, say
+    )
+    start = {
+        "weights": processes.on_main(lambda: weights_hash(base_of(recipe))),
+        "data_hash": data_hash(data.train),
+        "world_size": processes.world(),
+        "layers": layers,
+    }
+    return replace(ready, method=method), start
+
+
+def start_changes(recipe: Recipe, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What would make a resumed run another one; processes matter only where dropout draws."""
-    lora = ready.recipe.lora
-    kept = ["data_hash"] + ["world_size"] * bool(lora and lora.dropout)
+    kept = ["weights", "data_hash"]
+    kept += ["world_size"] * bool(recipe.lora and recipe.lora.dropout)
     return differences({k: before.get(k) for k in kept}, {k: now.get(k) for k in kept})
+
+
+def base_of(recipe: Recipe) -> str:
+    """What the weights were loaded from."""
+    return recipe.backbone.path or recipe.backbone.name
 
 
 def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> GoldiTrainer:
@@ -167,32 +144,40 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
     from transformers import EarlyStoppingCallback, PrinterCallback
 
-    recipe = ready.recipe
+    recipe, data = ready.recipe, ready.data
     bar = Bar(recipe.method.preset)
-    args = training_arguments(recipe, folder, bool(ready.validation))
-    callbacks: list[Any] = [LastStep(), MetricsFile(folder / "metrics.jsonl"), bar]
-    if processes.rank() == 0:
-        name = Path(recipe.output).name
-        callbacks += tracker_callbacks(recipe.trainer.get("report_to"), folder, name)
-    if recipe.evaluation.patience is not None:
+    args = training_arguments(
+        recipe.trainer,
+        folder,
+        seed=recipe.seed,
+        global_batch_size=recipe.global_batch_size,
+        has_validation=bool(data.validation),
+        name=Path(recipe.output).name,
+    )
+    callbacks: list[Any] = [LastStep(), MetricsFile(folder / METRICS), bar]
+    evaluation = recipe.evaluation
+    if evaluation.patience is not None:
         if not args.load_best_model_at_end:
             raise GoldimaskError(
                 "evaluation.patience: needs held-out examples and "
                 "trainer.load_best_model_at_end=true"
             )
-        callbacks.append(EarlyStoppingCallback(recipe.evaluation.patience))
+        callbacks.append(EarlyStoppingCallback(evaluation.patience))
     trainer = GoldiTrainer(
         model=ready.backbone.model,
         args=args,
         step=MaskedStep(ready.method, ready.backbone.scorer),
-        examples=ready.train,
-        validation=ready.validation,
+        examples=data.train,
+        validation=data.validation,
         seed=recipe.seed,
         global_batch_size=recipe.global_batch_size,
         pad_id=ready.backbone.pad_id,
         group_by_length=recipe.data.group_by_length,
         pad_to_multiple=recipe.data.pad_to_multiple,
-        evaluation=recipe.evaluation,
+        classes=data.classes,
+        objective=evaluation.objective,
+        levels=evaluation.t_grid,
+        eval_batch_size=evaluation.batch_size,
         callbacks=callbacks,
     )
     trainer.remove_callback(PrinterCallback)
@@ -203,10 +188,12 @@ def finish(
     ready: Prepared, trainer: GoldiTrainer, folder: Path, start: dict[str, Any]
 ) -> dict[str, Any]:
     """Write what a finished run consists of; the model is the best one when the recipe says so."""
-    gather_parameters(trainer.model, only_trainable=ready.recipe.lora is not None)
+    recipe, data = ready.recipe, ready.data
+    trainer.tally.pop(trainer.reduce, trainer.args.device)
+    gather_parameters(trainer.model, only_trainable=recipe.lora is not None)
     if processes.rank() != 0:
         return {}
-    if ready.recipe.lora is not None:
+    if recipe.lora is not None:
         from goldimask.backbones.lora import save_adapter
 
         save_adapter(ready.backbone, folder / "adapter")
@@ -219,11 +206,11 @@ def finish(
     held_out = [x["eval_loss"] for x in history if "eval_loss" in x]
     tuned = [x["eval_loss"] for x in history if "eval_loss" in x and x["step"] > 0]
     summary = {
-        "method": ready.recipe.method.preset,
+        "method": recipe.method.preset,
         "steps": trainer.state.global_step,
-        "examples": len(ready.train),
-        "validation_examples": len(ready.validation),
-        "seed": ready.recipe.seed,
+        "examples": len(data.train),
+        "validation_examples": len(data.validation),
+        "seed": recipe.seed,
         "data_hash": start["data_hash"],
         "eval_loss_first": held_out[0] if held_out else None,
         "eval_loss_best": min(tuned) if tuned else None,  # of the models that could be kept
@@ -234,17 +221,11 @@ def finish(
         "world_size": processes.world(),
         "attention_layer": ready.method.attention_layer,
         "layer_probe": start["layers"],
-        "recipe": recipe_dict(ready.recipe),
+        "classes": trainer.tally.shares(),
+        "recipe": recipe_dict(recipe),
     }
-    write_json(folder / "manifest.json", manifest(**facts))
+    settings = {k: v for k, v in facts["recipe"].items() if k != "output"}
+    weights = start["weights"]
+    key = job_key("train", weights=weights, settings=settings, data=start["data_hash"])
+    write_manifest(folder, make_manifest("train", key, base_of(recipe), weights, **facts))
     return summary
-
-
-def read_manifest(run: Path) -> dict[str, Any]:
-    """Manifest of a finished run."""
-    try:
-        return json.loads((run / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError) as error:
-        raise GoldimaskError(
-            f"run '{run}': no readable manifest.json; is it a finished run?"
-        ) from error

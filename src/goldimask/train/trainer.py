@@ -1,6 +1,7 @@
 """`GoldiTrainer`: transformers' Trainer with our step as its loss.
 
-    loss of a micro-batch = mean over its examples (D4); accumulation and ranks average equal parts
+    loss of a micro-batch = mean over its examples; accumulation and ranks average equal parts
+    (D4, docs/decisions.md)
 
 What the subclass changes, and why:
   * `loss_is_scaled_for_ga = False`: the loss is a micro-batch mean, so the Trainer must divide it
@@ -9,7 +10,8 @@ What the subclass changes, and why:
   * `evaluate`: the fixed bank of noise levels and masks, summed exactly per example, so that the
     figure depends neither on the batch size nor on the number of ranks and repeats bit for bit;
   * checkpoints hold the state of the method, keep the parameter names of the running model, and
-    get their name when they are complete (`checkpoints.py`);
+    get their name when they are complete (`folders.py`);
+  * logs add the metrics of the step, the speed, and the kinds of tokens that were supervised;
   * non-finite losses end the run and name the examples.
 """
 
@@ -17,7 +19,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -30,23 +31,26 @@ from transformers import Trainer
 from transformers.trainer_utils import rotate_checkpoints
 
 from goldimask.baselines.exchange import joined_state, own_state, share_memory
-from goldimask.config import EvaluationSection
-from goldimask.data.batches import Collator, EpochDataset, EpochSampler, collate, to_batch
+from goldimask.data.batches import Collator, EpochDataset, EpochSampler, to_batch
 from goldimask.errors import RunFailed
 from goldimask.files import write_json
+from goldimask.jobs import damage, publish
 from goldimask.keys import Keys
+from goldimask.methods import Method
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.processes import wait
-from goldimask.step import MaskedStep, module_mode
-from goldimask.train.checkpoints import WRITING, damage, publish
-from goldimask.train.folders import non_finite_file
-from goldimask.train.sharding import honour_request
-from goldimask.train.speed import Speed
-from goldimask.train.validation import make_judge
-from goldimask.train.warmth import warm_up
+from goldimask.select import warmup
+from goldimask.select.api import SELECTOR_NAMES
+from goldimask.step import MaskedStep
+from goldimask.train.callbacks import Speed
+from goldimask.train.folders import WRITING, non_finite_file
+from goldimask.train.launch import honour_request
+from goldimask.train.tally import Tally
+from goldimask.train.validation import Objective, make_judge, score_bank
 from goldimask.types import Example
 
 METHOD_STATE = "method.safetensors"
+CLASSES_STATE = "classes.safetensors"
 
 
 class GoldiTrainer(Trainer):
@@ -65,19 +69,25 @@ class GoldiTrainer(Trainer):
         pad_id: int,
         group_by_length: bool = True,
         pad_to_multiple: int = 1,
-        evaluation: EvaluationSection | None = None,
+        classes: Sequence[str] = (),
+        objective: Objective = "vanilla",
+        levels: int = 16,
+        eval_batch_size: int = 16,
         **trainer: Any,
     ) -> None:
+        """`classes` name the kinds of tokens of the examples; `objective`, `levels` and
+        `eval_batch_size` are those of the held-out loss (`validation.py`).
+        """
         self.step = step
-        self.evaluation = evaluation or EvaluationSection()
-        self.validation = list(validation)
-        self.judge = make_judge(self.evaluation, step.method, self.validation, seed)
+        self.judge = make_judge(step.method, validation, seed, objective, levels)
+        self.validation = sorted(validation, key=lambda e: e.example_id)
+        self.eval_batch_size = eval_batch_size
         self.eval_step = MaskedStep(self.judge.method, step.scorer)
         self.keys_seed = seed
         self.global_batch_size = global_batch_size
         self.group_by_length = group_by_length
         self.pad_id, self.pad_to_multiple = pad_id, pad_to_multiple
-        self.pool, self.speed = MetricPool(), Speed()
+        self.pool, self.speed, self.tally = MetricPool(), Speed(), Tally(classes, examples)
         self.seen: list[int] = []  # examples since the ranks last shared a memory
         self.writing = False
         super().__init__(
@@ -111,6 +121,7 @@ class GoldiTrainer(Trainer):
         if not torch.isfinite(out.loss.detach()):
             self._stop_on_non_finite(out.per_example, inputs)
         self.pool.add(step_metrics(out, batch))
+        self.tally.add(out, batch)
         self.speed.add(inputs["tokens"], batch.ids.numel())
         if self.args.world_size > 1 and self.step.method.memory is not None:
             self.seen += batch.example_id.tolist()
@@ -142,10 +153,15 @@ class GoldiTrainer(Trainer):
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         if "loss" in logs:
-            reduce = self.accelerator.reduce if self.args.world_size > 1 else None
-            pooled = self.pool.pop(reduce, self.args.device)
-            logs = {**logs, **pooled, **self.speed.pop(reduce, self.args.device)}
+            meters = (self.pool, self.tally, self.speed)
+            found = [meter.pop(self.reduce, self.args.device) for meter in meters]
+            logs = {**logs, **{k: v for part in found for k, v in part.items()}}
         super().log(logs, start_time)
+
+    @property
+    def reduce(self) -> Any:
+        """Adds over ranks, where there are several."""
+        return self.accelerator.reduce if self.args.world_size > 1 else None
 
     # --- validation ------------------------------------------------------------------------------
 
@@ -167,24 +183,18 @@ class GoldiTrainer(Trainer):
 
     def _validation_sums(self) -> tuple[float, float]:
         """(sum of losses, number of examples) of this rank's share."""
-        size, world = self.evaluation.batch_size, self.args.world_size
-        order = sorted(self.validation, key=lambda e: (len(e), e.example_id))
-        chunks = [order[i : i + size] for i in range(0, len(order), size)]
-        rounds = -(-len(chunks) // world)
-        model: torch.nn.Module = self.model_wrapped  # type: ignore[assignment]
-        keys = self.judge.keys(self.state.global_step)
         losses: list[float] = []
-        for turn in range(rounds):
-            index = turn * world + self.args.process_index
-            mine = chunks[min(index, len(chunks) - 1)]  # a surplus rank repeats one, uncounted
-            inputs = self._prepare_inputs(collate(mine, self.pad_id, self.pad_to_multiple))
-            with (
-                torch.no_grad(),
-                module_mode(model, train=False),
-                self.compute_loss_context_manager(),
+        with self.compute_loss_context_manager():
+            for _, out in score_bank(
+                self.model_wrapped,  # type: ignore[arg-type]
+                self.eval_step,
+                self.validation,
+                self.judge.keys(self.state.global_step),
+                pad_id=self.pad_id,
+                batch_size=self.eval_batch_size,
+                pad_to_multiple=self.pad_to_multiple,
+                share=(self.args.process_index, self.args.world_size),
             ):
-                out = self.eval_step(model, to_batch(inputs)[0], keys)
-            if index < len(chunks):
                 losses += out.per_example.double().tolist()
         return math.fsum(losses), float(len(losses))
 
@@ -216,13 +226,17 @@ class GoldiTrainer(Trainer):
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        name = f"checkpoint-{self.state.global_step}"
-        began = time.perf_counter()
+        with self.speed.pause():
+            self._save_whole(model, trial, f"checkpoint-{self.state.global_step}")
+
+    def _save_whole(self, model: torch.nn.Module, trial: Any, name: str) -> None:
+        """Write, seal and name a checkpoint; only then remove older ones."""
         try:
             self._write_checkpoint(model, trial, self.root / WRITING / name)
             wait()
             if self.args.should_save:
                 publish(self.root / WRITING / name, self.root / name)
+                shutil.rmtree(self.root / WRITING, ignore_errors=True)
             wait()
         except (OSError, SafetensorError, RuntimeError) as error:
             if not _is_disk(error):
@@ -239,7 +253,6 @@ class GoldiTrainer(Trainer):
                 best_model_checkpoint=self.state.best_model_checkpoint,
                 use_mtime=False,
             )
-        self.speed.skip(time.perf_counter() - began)
 
     def _write_checkpoint(self, model: torch.nn.Module, trial: Any, folder: Path) -> None:
         """Everything under the temporary name; nothing is rotated before it is published."""
@@ -251,10 +264,13 @@ class GoldiTrainer(Trainer):
         finally:
             self.writing, self.args.save_total_limit = False, limit
         state = joined_state(self.step.method)
+        tallied = self.tally.total(self.reduce, self.args.device)
         if not self.args.should_save:
             return
         if state:
             save_file(state, folder / METHOD_STATE)
+        if tallied.size:
+            save_file({"total": torch.from_numpy(tallied)}, folder / CLASSES_STATE)
         self._name_best(self.state.best_global_step)
         self.state.save_to_json(str(folder / "trainer_state.json"))
 
@@ -281,6 +297,23 @@ class GoldiTrainer(Trainer):
         if file.is_file():
             mine = own_state(load_file(file), self.args.process_index)
             self.step.method.load_state_dict(mine)
+        tallied = Path(resume_from_checkpoint) / CLASSES_STATE
+        if tallied.is_file():
+            self.tally.restore(load_file(tallied)["total"].numpy())
+
+
+def warm_up(method: Method, device: Any = "cpu") -> tuple[str, ...]:
+    """Compile (or read from numba's cache) what the method's steps will run; names of maximisers.
+
+    Methods without a maximiser need nothing, and an accelerator runs the batched torch engine. The
+    metric `value_vs_greedy` runs greedy beside every other maximiser.
+    """
+    maximiser = method.shown["maximiser"]
+    if maximiser not in SELECTOR_NAMES or torch.device(device).type != "cpu":
+        return ()
+    names = tuple(dict.fromkeys(("greedy", maximiser)))
+    warmup(names)
+    return names
 
 
 def _is_peft(model: Any) -> bool:

@@ -1,4 +1,6 @@
-"""What a checkpoint is judged by (decision D14).
+"""Held-out text on fixed masks: the one mechanism of training, campaigns and studies.
+
+What a checkpoint is judged by (D14, docs/decisions.md):
 
     vanilla   the unweighted denoising loss on a fixed bank of noise levels and masks: the same for
               every method, and the same number whenever it is asked for
@@ -12,20 +14,25 @@ one would have; it stays a noisy figure that cannot be compared between methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
+import torch
+from torch import nn
 
-from goldimask.config import EvaluationSection
+from goldimask.data.batches import make_batch
 from goldimask.keys import Keys
 from goldimask.methods import Method
 from goldimask.noise import EPS, Draw, Noise, bank, corrupt, supervised_count
 from goldimask.select.base import NoReveal
-from goldimask.types import Example
+from goldimask.step import MaskedStep, module_mode
+from goldimask.types import Example, StepOutput
 from goldimask.weighting import Uniform, Weigh
 
 BANK_SEED = 20_260  # of the validation draws; one number for every run, so that runs compare
+Objective = Literal["vanilla", "method", "lift"]
 
 
 @dataclass(frozen=True)
@@ -41,17 +48,56 @@ class Judge:
 
 
 def make_judge(
-    section: EvaluationSection, method: Method, examples: Sequence[Example], seed: int
+    method: Method,
+    examples: Sequence[Example],
+    seed: int,
+    objective: Objective = "vanilla",
+    levels: int = 16,
 ) -> Judge:
-    """The judge of a run."""
-    if section.objective == "method":
+    """The judge of a run; `levels` are the noise levels of the fixed bank."""
+    if objective == "method":
         return Judge(method)
-    if section.objective == "lift":
+    if objective == "lift":
         over = not isinstance(method.select, NoReveal) and not method.name.startswith("gift")
         own = method if over else replace(method, select=NoReveal(), weigh=_own_weigh(method))
         return Judge(replace(own, noise=lift_noise(lift_grid(examples), over)), seed, redraw=True)
-    noise = bank(section.t_grid, BANK_SEED)
-    return Judge(Method(noise, NoReveal(), Uniform(), name="validation"))
+    return Judge(plain_denoising(bank(levels, BANK_SEED)))
+
+
+def plain_denoising(noise: Noise) -> Method:
+    """The unweighted loss on what a noise masks."""
+    return Method(noise, NoReveal(), Uniform(), name="validation")
+
+
+@torch.no_grad()
+def score_bank(
+    model: nn.Module,
+    step: MaskedStep,
+    examples: Sequence[Example],
+    keys: Keys,
+    *,
+    pad_id: int,
+    batch_size: int = 16,
+    pad_to_multiple: int = 8,
+    share: tuple[int, int] = (0, 1),
+) -> Iterator[tuple[list[int], StepOutput]]:
+    """Numbers of the examples in each batch, and the step's verdict, in eval mode.
+
+    Batches are made by length. With `share` (rank, ranks) every rank scores each so-manyth batch;
+    all run equally many, as sharded models need: a surplus rank repeats one that does not count.
+    """
+    rank, ranks = share
+    order = sorted(range(len(examples)), key=lambda i: len(examples[i]))
+    chunks = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    device = next(model.parameters()).device
+    for turn in range(-(-len(chunks) // ranks)):
+        number = turn * ranks + rank
+        chosen = chunks[min(number, len(chunks) - 1)]
+        batch = make_batch([examples[i] for i in chosen], pad_id, pad_to_multiple).to(device)
+        with module_mode(model, train=False):
+            out = step(model, batch, keys)
+        if number < len(chunks):
+            yield chosen, out
 
 
 def _own_weigh(method: Method) -> Weigh:

@@ -14,9 +14,9 @@ import yaml
 from builders import random_state
 from goldimask.backbones import find_model, load_backbone, save_backbone, weights_hash
 from goldimask.backbones.lora import adapter_parameters, add_lora, save_adapter
-from goldimask.build import build_backbone
 from goldimask.config import BackboneSection
 from goldimask.errors import GoldimaskError
+from goldimask.train.prepare import make_backbone
 
 IDS = torch.arange(24).view(2, 12)
 
@@ -109,9 +109,9 @@ def test_runs_as_bases(folder: Path, run: Path, tmp_path: Path) -> None:
     assert load_backbone(full).name == "full"
     write_recipe(run, path=str(full))
     assert load_backbone(run).path == str(full / "model")
-    assert build_backbone(BackboneSection(path=str(full))).layers == 3
+    assert make_backbone(BackboneSection(path=str(full))).layers == 3
     with pytest.raises(GoldimaskError, match=r"backbone\.path: .* merge it first"):
-        build_backbone(BackboneSection(path=str(run)))
+        make_backbone(BackboneSection(path=str(run)))
     with pytest.raises(GoldimaskError, match="merge it first"):
         add_lora(load_backbone(run), 0)
     write_recipe(run, path=str(run))

@@ -12,7 +12,6 @@ from goldimask.config import (
     load_recipe,
     packaged_recipes,
     parse_recipe,
-    recipe_schema,
     recipe_yaml,
 )
 from goldimask.errors import GoldimaskError
@@ -82,33 +81,31 @@ def test_missing_recipe_lists_the_packaged_ones(tmp_path: Path) -> None:
         load_recipe(tmp_path / "nothing.yaml")
 
 
-def test_schema_describes_every_section() -> None:
-    assert {"seed", "method", "data", "trainer"} <= set(recipe_schema()["properties"])
-
-
 def test_packaged_training_recipes_validate() -> None:
-    from goldimask.build import build_method
     from goldimask.train.arguments import check_trainer
+    from goldimask.train.prepare import make_method
 
     recipes = {n: f for n, f in packaged_recipes().items() if not n.endswith(("-base", "lab"))}
     assert recipes
     for file in recipes.values():
         recipe = load_recipe(file)
-        build_method(recipe.method)
+        make_method(recipe.method)
         check_trainer(recipe.trainer)
 
 
 def test_every_backbone_key_reaches_the_loader(monkeypatch: pytest.MonkeyPatch) -> None:
     import dataclasses
 
-    from goldimask import build
+    from goldimask.train import prepare
 
     asked: dict = {}
-    monkeypatch.setattr(build, "load_backbone", lambda name, **rest: asked.update(rest, name=name))
+    monkeypatch.setattr(
+        prepare, "load_backbone", lambda name, **rest: asked.update(rest, name=name)
+    )
     section = {"path": "p", "dtype": "float32", "attn": "eager", "quant": "nf4"}
     section |= {"kernel": "liger", "attention_rows": "predictor"}
     made = parse_recipe({"backbone": section}).backbone
-    build.build_backbone(made, "cpu")
+    prepare.make_backbone(made, "cpu")
     assert {k: asked[k] for k in section if k != "path"} == {
         k: v for k, v in section.items() if k != "path"
     }

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from goldimask.config import DataSection, MixtureItem, parse_recipe
-from goldimask.data.corpora import CORPORA, FORMAT
-from goldimask.data.examples import DataReport, load_pairs
-from goldimask.data.sources import is_hub_id, mix
+from goldimask.data.corpora import CORPORA, FORMAT, mix, open_rows
+from goldimask.data.examples import load_examples, to_pair
+from goldimask.data.rows import is_hub_id
 from goldimask.errors import GoldimaskError
+from goldimask.train.prepare import make_data
+from unit.core.test_data import Letters
 
 ROWS = {
     "s1k": {"question": "Q", "thinking_trajectories": ["T", "other"], "attempt": "A"},
@@ -43,14 +45,13 @@ def write(path: Path, rows: list) -> Path:
     return path
 
 
-def pairs(**options):
-    report = DataReport()
-    return load_pairs(DataSection(**options), report, seed=3), report
+def pairs(corpus=None, path=None, **options):
+    return [to_pair(row) for row in open_rows(corpus, path, seed=3, **options)]
 
 
 @pytest.mark.parametrize("corpus", ROWS)
 def test_formatting(tmp_path: Path, corpus: str) -> None:
-    (pair,), _ = pairs(corpus=corpus, path=str(write(tmp_path / "x.jsonl", [ROWS[corpus]])))
+    (pair,) = pairs(corpus=corpus, path=str(write(tmp_path / "x.jsonl", [ROWS[corpus]])))
     assert pair.prompt == [{"role": "user", "content": f"{FORMAT}\n\nQ"}]
     assert pair.response == "<reasoning>T</reasoning>\n<answer>A</answer>"
 
@@ -84,7 +85,8 @@ def test_missing_columns_name_file_line_and_corpus(tmp_path: Path) -> None:
     file = write(tmp_path / "x.jsonl", bad)
     with pytest.raises(GoldimaskError, match=r"x\.jsonl:2: corpus 's1k': column 'thinking"):
         pairs(corpus="s1k", path=str(file))
-    good, report = pairs(corpus="s1k", path=str(file), skip_bad_rows=True)
+    rows = open_rows("s1k", str(file))
+    good, report = load_examples(rows, Letters(max_length=999), skip_bad_rows=True)
     assert len(good) == 1 and (report.rows, report.bad) == (3, 2)
     with pytest.raises(GoldimaskError, match="####"):
         pairs(
@@ -106,9 +108,9 @@ def test_folders(tmp_path: Path) -> None:
         file.write(json.dumps(rows[1]) + "\n")
     write(tmp_path / "three" / "test.jsonl", rows)
     for name, split, count in (("one", None, 2), ("two", None, 2), ("two", "test", 1)):
-        found, _ = pairs(path=str(tmp_path / name), split=split)
+        found = pairs(path=str(tmp_path / name), split=split)
         assert [p.response for p in found] == ["a", "b"][:count]
-    found, _ = pairs(path=str(tmp_path / "three"), split="train")
+    found = pairs(path=str(tmp_path / "three"), split="train")
     assert [p.response for p in found] == ["a", "b"]
     with pytest.raises(GoldimaskError, match=r"data\.split: 'dev' is not in .*train, test"):
         pairs(path=str(tmp_path / "two"), split="dev")
@@ -149,11 +151,10 @@ def test_what_looks_like_a_hub_id(place: str, hub: bool) -> None:
 def test_mixture_has_the_shares_and_depends_on_the_seed(tmp_path: Path) -> None:
     a = write(tmp_path / "a.jsonl", [{"prompt": "a", "response": f"a{i}"} for i in range(100)])
     b = write(tmp_path / "b.jsonl", [{"prompt": "b", "response": f"b{i}"} for i in range(30)])
-    items = (MixtureItem(path=str(a), weight=3), MixtureItem(path=str(b)))
 
-    def texts(seed: int = 3, **options):
-        section = DataSection(mixture=items, **options)
-        return [p.response for p in load_pairs(section, DataReport(), seed)]
+    def texts(seed: int = 3, mixture_size: int | None = None):
+        parts = [open_rows(path=str(file)) for file in (a, b)]
+        return [to_pair(row).response for row in mix(parts, [3, 1], mixture_size, seed)]
 
     found = texts()
     assert len(found) == len(set(found)) == 120  # no row twice
@@ -168,8 +169,28 @@ def test_mixture_mistakes(tmp_path: Path) -> None:
         mix([[], []], [0.0, 0.0], None, 0)
     item = MixtureItem(corpus="tiny-sft")
     with pytest.raises(GoldimaskError, match="not both"):
-        load_pairs(DataSection(mixture=(item,), corpus="tiny-sft"), DataReport())
+        make_data(DataSection(mixture=(item,), corpus="tiny-sft"), Letters(), seed=0)
     with pytest.raises(GoldimaskError, match=r"data\.mixture\[1\]\.wieght: .*weight"):
         parse_recipe({"data": {"mixture": [{"corpus": "s1k"}, {"corpus": "gsm8k", "wieght": 1}]}})
     with pytest.raises(GoldimaskError, match="is generated and reads no file"):
         pairs(corpus="tiny-sft", path=str(tmp_path / "x.jsonl"))
+
+
+def test_a_generated_corpus_is_drawn_with_seed_and_options() -> None:
+    """The very rows that `tiny.corpus` and the grid draw."""
+    from goldimask.campaign.data import training_rows
+
+    def rows(drawn: int, **options):
+        return [
+            r.values for r in open_rows("tiny-1k-labels", limit=40, seed=drawn, options=options)
+        ]
+
+    assert rows(1, eta=0.3) == training_rows("tiny-1k-labels", 40, 1, 0.3)
+    assert rows(1) == training_rows("tiny-1k-labels", 40, 1)
+    assert rows(2) != rows(1) and rows(2, seed=1) == rows(1)
+    with pytest.raises(GoldimaskError, match=r"data\.options\.etta: .*did you mean 'eta'"):
+        rows(1, etta=0.3)
+    with pytest.raises(GoldimaskError, match=r"data\.options\.eta: .*number"):
+        rows(1, eta="much")
+    with pytest.raises(GoldimaskError, match=r"data\.options: only a generated corpus"):
+        open_rows("s1k", options={"eta": 0.3})

@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from goldimask.config import DataSection
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, make_batch, pad_share
-from goldimask.data.examples import data_hash, load_examples, split
-from goldimask.data.rows import read_rows, to_pair
+from goldimask.data.examples import data_hash, load_examples, split, to_pair
+from goldimask.data.rows import Row, read_rows
 from goldimask.errors import GoldimaskError
 from goldimask.types import Example
 
@@ -38,7 +37,7 @@ def write(path: Path, rows: list) -> Path:
 
 
 def load(path: Path, **options):
-    return load_examples(DataSection(path=str(path), **options), Letters())
+    return load_examples(path, Letters(), **options)
 
 
 def test_boundary_and_supervisable(tmp_path: Path) -> None:
@@ -63,7 +62,7 @@ def test_boundary_and_supervisable(tmp_path: Path) -> None:
     ],
 )
 def test_columns(row: dict) -> None:
-    pair = to_pair(row, "here")
+    pair = to_pair(Row("here", row))
     assert pair.prompt == [{"role": "user", "content": "q"}]
     assert pair.response == "a"
 
@@ -82,7 +81,7 @@ def test_columns(row: dict) -> None:
 )
 def test_bad_rows_name_their_place(row: object, words: str) -> None:
     with pytest.raises(GoldimaskError, match=words) as error:
-        to_pair(row, "f.jsonl:3")
+        to_pair(Row("f.jsonl:3", row))
     assert "f.jsonl:3" in str(error.value)
 
 
@@ -125,7 +124,7 @@ def test_formats_agree(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text('prompt,response\nq1,"a, b"\nq2,"c""d"\n')
     parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
     for suffix in ("jsonl", "json", "csv", "parquet"):
-        assert [row for _, row in read_rows(tmp_path / f"x.{suffix}")] == rows
+        assert [row.values for row in read_rows(tmp_path / f"x.{suffix}")] == rows
 
 
 def test_overlength(tmp_path: Path) -> None:

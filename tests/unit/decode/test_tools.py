@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
+from goldimask.bench.decode import bench_decode
 from typer.testing import CliRunner
 
 from builders import write_llada
 from goldimask.backbones import load_backbone
-from goldimask.bench.decode import bench_decode
 from goldimask.cli import _register, app
 from goldimask.decoding import decode
 from goldimask.decoding.jobs import read_prompts, run_job

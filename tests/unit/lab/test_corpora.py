@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from goldimask.config import DataSection
-from goldimask.data.examples import DataReport, load_pairs
+from goldimask.data.corpora import open_rows
 from goldimask.errors import GoldimaskError
 from goldimask.tiny.corpora import Flaws, corpus, flawed, tiny_1k
 from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
@@ -86,8 +85,7 @@ def test_disjoint_from_the_test_side() -> None:
 
 
 def test_recipes_find_them_by_name() -> None:
-    pairs = load_pairs(DataSection(corpus="tiny-1k", limit=5), DataReport())
-    assert [p.response for p in pairs] == [r["response"] for r in tiny_1k(5)]
+    assert [row.values for row in open_rows("tiny-1k", limit=5)] == tiny_1k(5)
 
 
 @pytest.mark.parametrize("wrong", [{"eta": 1.5}, {"identifiers": -1}])

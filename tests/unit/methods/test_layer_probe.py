@@ -8,7 +8,7 @@ import torch
 
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
-from goldimask.train.layer_probe import Observations, choose_layer, within_target_r2
+from goldimask.train.attention_layer import Observations, choose_layer, within_target_r2
 from goldimask.types import Signal, Signals
 from unit.methods.fakes import FakeScorer, TableModel, make_batch
 

@@ -23,14 +23,13 @@ STEPS = 30
 @pytest.fixture(scope="module")
 def world():
     """A model of a few thousand weights, eight short batches of four, and a held-out batch."""
-    from goldimask.config import DataSection
     from goldimask.data.batches import make_batch
     from goldimask.data.examples import load_examples
     from pretraining.model import new_backbone
     from pretraining.recipe import ModelSection
 
     backbone = new_backbone(ModelSection(width=32, layers=2, heads=2, mlp=64), seed=3)
-    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=200), backbone)
+    examples, _ = load_examples("tiny-sft", backbone, limit=200)
     short = sorted(examples, key=len)[:40]
     batches = [make_batch(short[i::10], backbone.pad_id) for i in range(10)]
     return backbone, batches[:8], batches[8]

@@ -27,7 +27,9 @@ def write_run(folder, preset, seed=1, correct=(True, False, False, True), output
     recipe = {"seed": seed, "method": {"preset": preset, "weigh": {"cap": 4}}, "data": {"a": [1]}}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     manifest = {"seed": seed, "steps": 30, "examples": 9, "eval_loss_first": 2.0}
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "eval_loss_best": 1.0}))
+    (folder / "manifest.json").write_text(
+        json.dumps({"facts": {**manifest, "eval_loss_best": 1.0}})
+    )
     lines = [
         {"step": 10 * (i + 1), "loss": x, "seconds/train": 0.5, "seconds/probe": 0.1 * seed}
         for i, x in enumerate(LOSSES[preset])

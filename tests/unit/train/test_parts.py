@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from goldimask.config import EvaluationSection
 from goldimask.errors import GoldimaskError
 from goldimask.methods import method
 from goldimask.types import Batch, Example, Signal
@@ -26,29 +25,45 @@ def example(number: int, prompt: int = 2, response: int = 6) -> Example:
 
 
 def test_trackers_are_checked_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from goldimask.train import tracking
+    from goldimask.train import arguments
 
-    assert tracking.tracker_names(None) == ["tensorboard"]
-    assert tracking.tracker_names("none") == [] and tracking.tracker_names([]) == []
+    def trackers(value):
+        return arguments.check_trainer({"report_to": value})["report_to"]
+
+    assert trackers(None) == ["tensorboard"] and trackers("tensorboard") == ["tensorboard"]
+    assert trackers("none") == [] and trackers([]) == []
     with pytest.raises(GoldimaskError, match="did you mean 'trackio'"):
-        tracking.tracker_names("trakio")
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+        trackers("trakio")
+    monkeypatch.setattr(arguments, "find_spec", lambda name: None)
     with pytest.raises(GoldimaskError, match=r"'wandb' is not installed; pip install"):
-        tracking.tracker_names(["wandb"])
+        trackers(["wandb"])
+
+
+def test_trackers_are_the_trainers_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask.train.arguments import training_arguments
+
+    def arguments(**values):
+        fixed = {"seed": 1, "global_batch_size": 4, "has_validation": True, "name": "x"}
+        return training_arguments(values, tmp_path, **fixed)
+
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", "elsewhere")
+    assert arguments().report_to == ["tensorboard"] and arguments().run_name == "x"
+    assert os.environ["TENSORBOARD_LOGGING_DIR"] == str(tmp_path / "tensorboard")
+    assert arguments(report_to="none").report_to == []
 
 
 # --- the data before a run -----------------------------------------------------------------------
 
 
 def test_length_table_and_boundary() -> None:
-    from goldimask.train.describe import length_table, shown_examples
+    from goldimask.train.preview import length_table, shown_examples
 
     examples = [example(i, prompt=2 + i, response=10) for i in range(11)]
     lines = length_table(examples)
     assert lines[0].split()[1:] == ["min", "10%", "median", "90%", "99%", "max"]
     assert lines[1].split() == ["prompt", "2", "3", "7", "11", "12", "12"]
     tokenizer = SimpleNamespace(decode=lambda ids, skip_special_tokens: " ".join(map(str, ids)))
-    shown = shown_examples(SimpleNamespace(tokenizer=tokenizer), examples[:1], 3, seed=0)  # type: ignore[arg-type]
+    shown = shown_examples(tokenizer, examples[:1], 3, seed=0)
     assert "2 prompt tokens ┃ 10 response tokens, 10 supervisable" in shown[0]
     assert shown[1].startswith("0 1┃2 3")
 
@@ -66,7 +81,7 @@ def test_environment_of_fsdp2_is_the_packaged_file() -> None:
     assert found["ACCELERATE_USE_FSDP"] == "true" and found["FSDP_VERSION"] == "2"
     assert found["FSDP_STATE_DICT_TYPE"] == "SHARDED_STATE_DICT"
     assert found["FSDP_OFFLOAD_PARAMS"] == "false"
-    for kind in ("ddp", "fsdp2", "zero2"):
+    for kind in ("ddp", "fsdp2"):
         assert yaml.safe_load(config_file(kind).read_text())["compute_environment"]
 
 
@@ -103,7 +118,8 @@ def test_state_of_ranks_is_kept_apart() -> None:
 
 
 def test_publish_replaces_a_damaged_checkpoint(tmp_path: Path) -> None:
-    from goldimask.train.checkpoints import WRITING, damage, publish
+    from goldimask.jobs import damage, publish
+    from goldimask.train.folders import WRITING
 
     target = tmp_path / "checkpoint-4"
     target.mkdir()
@@ -114,7 +130,6 @@ def test_publish_replaces_a_damaged_checkpoint(tmp_path: Path) -> None:
     assert damage(target) == "it was not completely written"
     publish(written, target)
     assert damage(target) is None and not (target / "old.bin").exists()
-    assert not (tmp_path / WRITING).exists()
 
 
 def test_metrics_file_forgets_what_will_be_repeated(tmp_path: Path) -> None:
@@ -134,7 +149,7 @@ def test_metrics_file_forgets_what_will_be_repeated(tmp_path: Path) -> None:
 def test_a_second_signal_acts_as_before() -> None:
     import signal
 
-    from goldimask.train.stopping import StopOnSignal
+    from goldimask.train.callbacks import StopOnSignal
 
     before = signal.getsignal(signal.SIGINT)
     stopper = StopOnSignal()
@@ -152,8 +167,8 @@ def test_after_a_failure_elsewhere_a_signal_ends_at_once(
 ) -> None:
     import signal
 
+    from goldimask.train.callbacks import StopOnSignal
     from goldimask.train.launch import REPORTS
-    from goldimask.train.stopping import StopOnSignal
 
     monkeypatch.setenv(REPORTS, str(tmp_path))
     (tmp_path / "rank-1.json").write_text("{}")
@@ -178,17 +193,16 @@ def test_lift_validation_uses_the_grid_and_redraws() -> None:
 
     examples = [example(i, response=50) for i in range(5)]
     batch = _batch(examples)
-    section = EvaluationSection(objective="lift")
-    judge = make_judge(section, method("goldimask-d"), examples, seed=1)
+    judge = make_judge(method("goldimask-d"), examples, seed=1, objective="lift")
     first = judge.method.noise(batch, judge.keys(100))
     again = judge.method.noise(batch, judge.keys(200))
     grid = 1e-3 + (1 - 1e-3) * np.linspace(0, 1, 5)
     assert first.t.tolist() == pytest.approx(grid.tolist(), abs=1e-6)
     assert first.rho[0] >= 0.1 and first.rho[-1] == 0
     assert not torch.equal(first.candidates, again.candidates)
-    plain = make_judge(section, method("gift"), examples, seed=1)
+    plain = make_judge(method("gift"), examples, seed=1, objective="lift")
     assert not plain.method.needs and float(plain.method.noise(batch, plain.keys(1)).rho.max()) == 0
-    fixed = make_judge(EvaluationSection(), method("gift"), examples, seed=1)
+    fixed = make_judge(method("gift"), examples, seed=1)
     assert fixed.keys(100) == fixed.keys(200)
 
 
@@ -213,16 +227,16 @@ def test_a_micro_batch_without_candidates_trains(small_model: Path) -> None:
 
 
 def test_only_maximisers_on_a_cpu_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    from goldimask.train import warmth
+    from goldimask.train import trainer
 
     compiled: list[tuple[str, ...]] = []
-    monkeypatch.setattr(warmth, "warmup", compiled.append)
-    assert warmth.warm_up(method("vanilla")) == () and warmth.warm_up(method("lift-2")) == ()
-    assert warmth.warm_up(method("goldimask-d"), torch.device("cuda")) == ()
+    monkeypatch.setattr(trainer, "warmup", compiled.append)
+    assert trainer.warm_up(method("vanilla")) == () and trainer.warm_up(method("lift-2")) == ()
+    assert trainer.warm_up(method("goldimask-d"), torch.device("cuda")) == ()
     assert compiled == []
-    assert warmth.warm_up(method("goldimask-d")) == ("greedy",)
-    assert warmth.warm_up(method("goldimask-p")) == ("greedy", "practical")
-    assert warmth.warm_up(method("goldimask-a")) == ("greedy",)
+    assert trainer.warm_up(method("goldimask-d")) == ("greedy",)
+    assert trainer.warm_up(method("goldimask-p")) == ("greedy", "practical")
+    assert trainer.warm_up(method("goldimask-a")) == ("greedy",)
     assert compiled == [("greedy",), ("greedy", "practical"), ("greedy",)]
 
 
@@ -244,12 +258,11 @@ def test_grace_is_a_number_of_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_probe_becomes_an_index_and_is_kept(small_model: Path) -> None:
     from goldimask.backbones import load_backbone
-    from goldimask.config import DataSection
     from goldimask.data.examples import load_examples
-    from goldimask.train.layers import resolve_layer
+    from goldimask.train.attention_layer import resolve_layer
 
     backbone = load_backbone(str(small_model))
-    examples, _ = load_examples(DataSection(corpus="tiny-sft", limit=16), backbone)
+    examples, _ = load_examples("tiny-sft", backbone, limit=16)
     probed = method("goldimask-d", attention_layer="probe")
     said: list[str] = []
     found, table = resolve_layer(probed, backbone, examples[:8], examples[8:], 0, None, said.append)
@@ -265,11 +278,11 @@ def test_probe_becomes_an_index_and_is_kept(small_model: Path) -> None:
 
 
 def test_speed_leaves_pauses_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from goldimask.train import speed
+    from goldimask.train import callbacks
 
     now = [0.0]
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
-    meter = speed.Speed()
+    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: now[0])
+    meter = callbacks.Speed()
     meter.add(80, 100)
     now[0] = 4.0
     with meter.pause():

@@ -1,58 +1,118 @@
-"""The paper's recipes: what is committed is what the template makes, and all of it is valid."""
+"""The shipped recipes: one per backbone, and every run of the paper from four words."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 
-from goldimask.config import load_recipe, parse_recipe
+from goldimask.config import load_recipe, packaged_recipes, recipe_dict
 from goldimask.errors import GoldimaskError
-from goldimask.presets import PRESETS
-from goldimask.train.recipes import BACKBONES, CORPORA, MAIN, all_recipes, write_recipes
+from goldimask.presets import MAIN, PRESETS
 
-ROOT = Path(__file__).parents[3]
+BACKBONES = {
+    "llada8b": "llada-8b-instruct",
+    "llada1.5": "llada-1.5",
+    "dream7b": "dream-7b-instruct",
+}
+CORPORA = ("s1k", "lift-sft-12k", "kodcode")
+
+# What the paper's runs share, key by key (section 4.1, appendix "Training setup"; LIFT's launcher).
+PROTOCOL = {
+    "lora": {
+        "r": 128,
+        "alpha": 256.0,
+        "dropout": 0.05,
+        "targets": ["q_proj", "k_proj", "v_proj"],
+    },
+    "global_batch_size": 8,
+    "trainer": {
+        "max_steps": 2480,
+        "per_device_train_batch_size": 1,
+        "learning_rate": 5e-06,
+        "weight_decay": 0.1,
+        "max_grad_norm": 1.0,
+        "lr_scheduler_type": "linear",
+        "warmup_steps": 0,
+        "bf16": True,
+        "gradient_checkpointing": False,
+        "logging_steps": 10,
+        "eval_steps": 100,
+        "save_steps": 100,
+        "save_total_limit": 2,
+        "report_to": ["tensorboard"],
+    },
+    "evaluation": {"objective": "vanilla", "t_grid": 16, "batch_size": 4, "patience": None},
+}
+DATA = {
+    "path": None,
+    "split": None,
+    "subset": None,
+    "options": {},
+    "mixture": [],
+    "mixture_size": None,
+    "limit": None,
+    "max_length": 4096,
+    "overlength": "truncate",
+    "validation": 0.01,
+    "supervise": "response_no_pad",
+    "supervise_turn_end": False,
+    "skip_bad_rows": False,
+    "group_by_length": True,
+    "pad_to_multiple": 8,
+}
+METHOD = {
+    "noise": {},
+    "select": {},
+    "weigh": {},
+    "attention_layer": None,
+    "probe": {"mode": None},
+    "protocol": "goldimask",
+}
+HELD = {"path": None, "attn": "sdpa", "quant": None, "kernel": "torch", "attention_rows": "token"}
 
 
-def test_committed_files_are_what_the_template_makes() -> None:
-    committed = {f.stem: f.read_text() for f in (ROOT / "recipes").glob("*.yaml")}
-    assert committed == all_recipes(), "run: python -m goldimask.train.recipes recipes"
-
-
-def test_every_combination_is_there() -> None:
-    names = all_recipes().keys()
-    for backbone in BACKBONES:
-        for corpus in CORPORA:
-            assert {f"{backbone}-{corpus}-{m}" for m in MAIN} <= names
-    assert {f"llada8b-s1k-{m}" for m in PRESETS.names()} <= names
+@pytest.mark.parametrize("corpus", CORPORA)
+@pytest.mark.parametrize("name", BACKBONES)
+def test_every_run_of_the_paper_is_four_words(name: str, corpus: str) -> None:
+    ablations = PRESETS.names() if (name, corpus) == ("llada8b", "s1k") else []
+    for preset in dict.fromkeys((*MAIN, *ablations)):
+        for seed in (42, 43):
+            words = [f"method.preset={preset}", f"data.corpus={corpus}", f"seed={seed}"]
+            assert recipe_dict(load_recipe(name, words)) == {
+                "seed": seed,
+                "output": f"runs/{name}-{corpus}-{preset}-s{seed}",
+                "backbone": {"name": BACKBONES[name], "dtype": "bfloat16", **HELD},
+                "data": {"corpus": corpus, **DATA},
+                "method": {"preset": preset, **METHOD},
+                **PROTOCOL,
+            }
 
 
 def test_every_recipe_validates() -> None:
     """Method, trainer section and batch size, as `--dry-run` checks them."""
     from goldimask.backbones import BACKBONES as KNOWN
-    from goldimask.build import build_method
     from goldimask.data.corpora import CORPORA as NAMED
-    from goldimask.train.arguments import check_batch
+    from goldimask.train.arguments import micro_batches
+    from goldimask.train.prepare import make_method
 
-    for name, text in all_recipes().items():
-        recipe = parse_recipe(yaml.safe_load(text), name)
-        assert build_method(recipe.method).name == recipe.method.preset
-        assert check_batch(recipe, 4) == (1, 2)
+    for name in BACKBONES:
+        recipe = load_recipe(name)
+        assert recipe.seed == 42 and recipe.data.corpus == "s1k"
+        assert make_method(recipe.method).name == recipe.method.preset == "goldimask-d"
+        assert micro_batches(recipe.trainer, recipe.global_batch_size, 4) == (1, 2)
         assert recipe.backbone.name in KNOWN and recipe.data.corpus in NAMED
-        assert recipe.trainer["max_steps"] == 2480 and recipe.lora is not None
-        assert recipe.output.endswith(f"{name}-s42")
+        text = packaged_recipes()[name].read_text()
         assert text.startswith("# ") and f"goldimask train {name}" in text
 
 
 def test_a_recipe_is_found_by_name_and_a_typo_is_answered() -> None:
-    recipe = load_recipe("llada8b-s1k-goldimask-d", ["seed=43"])
-    assert recipe.seed == 43 and recipe.method.preset == "goldimask-d"
-    with pytest.raises(GoldimaskError, match="did you mean 'llada8b-s1k-goldimask-d'"):
-        load_recipe("llada8b-s1k-goldimask-dd")
+    assert load_recipe("llada8b", ["seed=43"]).seed == 43
+    with pytest.raises(GoldimaskError, match="did you mean 'llada8b'"):
+        load_recipe("llada8")
 
 
-def test_stale_files_are_removed(tmp_path: Path) -> None:
-    (tmp_path / "llada8b-s1k-old.yaml").write_text("seed: 1\n")
-    assert write_recipes(tmp_path) == len(list(tmp_path.glob("*.yaml")))
-    assert not (tmp_path / "llada8b-s1k-old.yaml").exists()
+def test_the_output_names_what_differs() -> None:
+    assert load_recipe("tiny", ["seed=1"]).output == "runs/tiny-tiny-1k-labels-goldimask-d-s1"
+    assert load_recipe("tiny", ["output=runs/x"]).output == "runs/x"
+    assert load_recipe("tiny", ["output=runs/{backbone.path}"]).output == "runs/none"
+    with pytest.raises(GoldimaskError, match=r"tiny: output: '\{sed\}' is not a key"):
+        load_recipe("tiny", ["output=runs/{sed}"])

@@ -41,7 +41,6 @@ def get_task(task: str | Task, **options: Any) -> Task:
     """A task by name, its options checked by the factory's signature; a Task passes through."""
     if isinstance(task, Task):
         return task
-    from goldimask.methods import check_options
+    from goldimask.settings import make
 
-    factory = TASKS.get(task, "tasks")
-    return factory(**check_options(factory, options, f"task {task}"))
+    return make(TASKS.get(task, "tasks"), options, f"task {task}")

@@ -1,0 +1,107 @@
+"""Settings are checked here and nowhere else: recipes, options of parts, fields of the Trainer.
+
+A target is a dataclass or a factory; its signature says which keys there are and of which types.
+Values are coerced by those types (`"5e-6"` is a number where a number is meant). A mistake names
+the key, with the nearest valid one, and the source it stands in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from goldimask.errors import GoldimaskError, nearest
+
+STRICT = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass that is a section
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for such a key
+T = TypeVar("T")
+
+
+def make(target: Callable[..., T], values: Any, where: str = "", source: str = "") -> T:
+    """Call a dataclass or a factory with checked values."""
+    return target(**check(target, values, where, source))
+
+
+def check(
+    target: Callable[..., Any], values: Any, where: str = "", source: str = ""
+) -> dict[str, Any]:
+    """The values, coerced by the target's signature; `where` is their key, `source` their file."""
+    at = Place(where, source)
+    if not isinstance(values, Mapping):
+        raise at.error((), f"expected a section with keys (got {values!r})")
+    names = parameters(target)
+    for key in values:
+        if key not in names:
+            raise at.unknown((str(key),), names)
+    model = _model(target, tuple(values))
+    try:
+        checked = model(**values)
+    except ValidationError as error:
+        found = error.errors()
+        first = next((e for e in found if e["type"] in UNKNOWN), found[0])
+        path = first["loc"]
+        if first["type"] in UNKNOWN:
+            raise at.unknown(path, _names_at(target, path[:-1])) from error
+        raise at.error(path, f"{first['msg']} (got {first['input']!r})") from error
+    return {key: getattr(checked, key) for key in values}
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """What an error message starts with: `r.yaml: data.mixture[1].weight`."""
+
+    where: str
+    source: str
+
+    def error(self, path: Iterable[str | int], message: str) -> GoldimaskError:
+        key = self.where
+        for part in path:
+            key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else part
+        return GoldimaskError(": ".join(x for x in (self.source, key, message) if x))
+
+    def unknown(self, path: Iterable[str | int], names: Iterable[str]) -> GoldimaskError:
+        path, names = tuple(path), tuple(names)
+        hint = nearest(str(path[-1]), names) if names else "this kind takes no options"
+        return self.error(path, f"unknown key; {hint}")
+
+
+def parameters(target: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the settings that a target takes."""
+    return tuple(inspect.signature(target).parameters)
+
+
+@cache
+def _model(target: Callable[..., Any], given: tuple[str, ...]) -> type[BaseModel]:
+    """A model of the given keys, and of those that must be there."""
+    hints = _hints(target)
+    fields: dict[str, Any] = {
+        name: (hints.get(name, Any), ... if p.default is p.empty else p.default)
+        for name, p in inspect.signature(target).parameters.items()
+        if name in given or p.default is p.empty
+    }
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    return create_model("Options", __config__=config, **fields)
+
+
+def _hints(target: Callable[..., Any]) -> dict[str, Any]:
+    if inspect.isclass(target) and not dataclasses.is_dataclass(target):
+        return get_type_hints(target.__init__)
+    return get_type_hints(target)
+
+
+def _names_at(target: Any, path: Iterable[str | int]) -> tuple[str, ...]:
+    """Valid keys of the section that a path inside a target leads to."""
+    for part in path:
+        if isinstance(part, str):
+            target = _section(_hints(target).get(part, target))
+    return parameters(target)
+
+
+def _section(hint: Any) -> Any:
+    """The dataclass inside a type such as `tuple[MixtureItem, ...]` or `LoraSection | None`."""
+    return next((t for t in (hint, *get_args(hint)) if dataclasses.is_dataclass(t)), hint)

@@ -1,0 +1,133 @@
+"""A recipe becomes objects: method, backbone with its adapter, examples.
+
+The only place where configuration meets algorithms; everything behind it takes plain arguments.
+Every mistake that a recipe can hold surfaces here, before the first step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from goldimask import processes
+from goldimask.backbones import Backbone, load_backbone
+from goldimask.config import BackboneSection, DataSection, LoraSection, MethodSection, Recipe
+from goldimask.data.corpora import mix, open_rows, token_classes
+from goldimask.data.examples import DataReport, Renderer, load_examples, split
+from goldimask.errors import GoldimaskError
+from goldimask.methods import Method, method
+from goldimask.train.arguments import check_trainer
+from goldimask.types import Example
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is trained on, what is held out, and what happened to the rows."""
+
+    train: list[Example]
+    validation: list[Example]
+    report: DataReport
+    classes: tuple[str, ...] = ()  # kinds of tokens that the corpus tells apart
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a run needs, built and checked before the first step."""
+
+    recipe: Recipe
+    method: Method
+    backbone: Backbone
+    data: Data
+
+
+def prepare(recipe: Recipe) -> Prepared:
+    """Build the objects of a recipe."""
+    built = make_method(recipe.method)
+    check_trainer(recipe.trainer)
+    backbone = make_backbone(recipe.backbone, processes.own_device())
+    data = make_data(recipe.data, backbone, recipe.seed)
+    if recipe.lora is not None:
+        backbone = with_adapter(backbone, recipe.lora, recipe.seed)
+    return Prepared(recipe, built, backbone, data)
+
+
+def make_method(section: MethodSection) -> Method:
+    """The method of a recipe; a key that is left out keeps the preset's value."""
+    options: dict[str, Any] = {
+        "attention_layer": section.attention_layer,
+        "probe_mode": section.probe.mode,
+    }
+    return method(
+        section.preset,
+        noise=section.noise,
+        select=section.select,
+        weigh=section.weigh,
+        protocol=section.protocol,
+        **{k: v for k, v in options.items() if v is not None},
+    )
+
+
+def make_backbone(section: BackboneSection, device: str | None = None) -> Backbone:
+    """The backbone of a recipe, without an adapter."""
+    return load_backbone(
+        section.path or section.name,
+        dtype=None if section.dtype == "auto" else section.dtype,
+        device=device,
+        attn=section.attn,
+        quant=section.quant,
+        kernel=section.kernel,
+        attention_rows=section.attention_rows,
+    )
+
+
+def with_adapter(backbone: Backbone, lora: LoraSection, seed: int) -> Backbone:
+    """A fresh adapter on a backbone."""
+    from goldimask.backbones.lora import add_lora
+
+    return add_lora(
+        backbone, seed, r=lora.r, alpha=lora.alpha, dropout=lora.dropout, targets=lora.targets
+    )
+
+
+def make_data(section: DataSection, renderer: Renderer, seed: int) -> Data:
+    """The examples of a recipe. The seed draws generated rows, mixes, and splits."""
+    if section.mixture:
+        if section.path is not None or section.corpus is not None:
+            raise GoldimaskError("data: give data.mixture, or data.path and data.corpus, not both")
+        parts = [
+            open_rows(
+                item.corpus,
+                item.path,
+                split=item.split,
+                subset=item.subset,
+                options=item.options,
+                limit=section.limit,
+                seed=seed,
+            )
+            for item in section.mixture
+        ]
+        weights = [item.weight for item in section.mixture]
+        rows = mix(parts, weights, section.mixture_size, seed)
+    else:
+        rows = open_rows(
+            section.corpus,
+            section.path,
+            split=section.split,
+            subset=section.subset,
+            options=section.options,
+            limit=section.limit,
+            seed=seed,
+        )
+    classes = token_classes(section.corpus)
+    examples, report = load_examples(
+        rows,
+        renderer,
+        max_length=section.max_length,
+        overlength=section.overlength,
+        supervise=section.supervise,
+        supervise_turn_end=section.supervise_turn_end,
+        skip_bad_rows=section.skip_bad_rows,
+        classes=classes,
+    )
+    train, validation = split(examples, section.validation, seed)
+    return Data(train, validation, report, classes.names if classes else ())

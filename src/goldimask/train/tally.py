@@ -1,0 +1,77 @@
+"""Where the supervision goes, by kind of token.
+
+For every kind that the corpus tells apart (`data.corpora.TokenClasses`): its share of the
+candidates C, of the targets S, and of the loss weight scale_b w_i; at every log, and over the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from goldimask.types import Batch, Example, StepOutput
+
+PARTS = ("candidates", "targets", "weight")
+Reduce = Callable[[torch.Tensor, str], torch.Tensor]
+
+
+class Tally:
+    """Sums over steps and ranks; without kinds it does nothing."""
+
+    def __init__(self, names: Sequence[str] = (), examples: Sequence[Example] = ()) -> None:
+        self.names = tuple(names)
+        kinds = {e.example_id: e.classes for e in examples if e.classes is not None}
+        self.kinds = {i: np.asarray(k) for i, k in kinds.items()} if self.names else {}
+        self.recent = np.zeros((len(PARTS), len(self.names)))  # of this rank, since the last log
+        self.before = np.zeros_like(self.recent)  # of all ranks, until the last log
+
+    def add(self, out: StepOutput, batch: Batch) -> None:
+        if not self.kinds:
+            return
+        weight = out.weights.value * out.weights.scale[:, None]
+        parts = [out.corruption.candidates, out.supervised, weight]
+        values = torch.stack([p.double() for p in parts]).cpu().numpy()
+        for b, example_id in enumerate(batch.example_id.tolist()):
+            kinds = self.kinds.get(example_id)
+            if kinds is None:
+                continue
+            for k, part in enumerate(values[:, b, : len(kinds)]):
+                self.recent[k] += np.bincount(kinds, part, minlength=len(self.names))
+
+    def pop(self, reduce: Reduce | None = None, device: Any = None) -> dict[str, float]:
+        """Shares since the last call, as metrics `class/NAME/PART`."""
+        if not self.names:
+            return {}
+        recent = _summed(self.recent, reduce, device)
+        self.before, self.recent = self.before + recent, np.zeros_like(recent)
+        found = _shares(self.names, recent)
+        return {f"class/{kind}/{part}": x for kind, row in found.items() for part, x in row.items()}
+
+    def total(self, reduce: Reduce | None = None, device: Any = None) -> np.ndarray:
+        """Sums over the whole run, the same on every rank."""
+        return self.before + _summed(self.recent, reduce, device)
+
+    def restore(self, total: np.ndarray) -> None:
+        """Go on from a checkpoint."""
+        self.before, self.recent = total, np.zeros_like(total)
+
+    def shares(self) -> dict[str, dict[str, float]]:
+        """Kind -> its share of candidates, targets and weight of the whole run, after a `pop`."""
+        return _shares(self.names, self.before)
+
+
+def _summed(sums: np.ndarray, reduce: Reduce | None, device: Any) -> np.ndarray:
+    if reduce is None:
+        return sums
+    return reduce(torch.tensor(sums, device=device), "sum").cpu().numpy()
+
+
+def _shares(names: Sequence[str], sums: np.ndarray) -> dict[str, dict[str, float]]:
+    found = sums / np.maximum(sums.sum(1, keepdims=True), 1e-12)
+    return {
+        kind: {part: float(found[k, i]) for k, part in enumerate(PARTS)}
+        for i, kind in enumerate(names)
+    }
