@@ -1,11 +1,11 @@
 """Intervals by resampling: backbones, seeds and problems are all drawn, the same for both rows.
 
-    x_sp        what row x scored with seed s on problem p; a Grid holds it per task, NaN: not judged
+    x_sp        what row x scored with seed s on problem p, per task (`Grid`); NaN: not judged
     weights     u_s, v_p: how often seed s and problem p were drawn with replacement (multinomial);
                 over several backbones, u_s is the product of a backbone's weight and a seed's
-    drawn mean  sum u_s v_p x_sp / sum u_s v_p        percentile interval of it over 4000 draws, 95 %
+    drawn mean  sum u_s v_p x_sp / sum u_s v_p       interval: its percentiles over 4000 draws, 95 %
 
-    difference  y - x;   relative  mean(y) / mean(x) - 1;   over several tasks, the mean of the tasks
+    difference  y - x;  relative: mean(y) / mean(x) - 1;  average: the mean over tasks
     frontier    at the mean number of steps of y, which accuracy does x reach by choosing its
                 threshold (linear between measured ones)? Outside of what was measured: no answer
 

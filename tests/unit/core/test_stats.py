@@ -136,7 +136,8 @@ def test_sampling_seeds_are_drawn_too():
     first = [o for s in range(3) for o in outcomes([True, False] * 20, seed=s)]
     second = [o for s in range(3) for o in outcomes([s > 0, False] * 20, seed=s)]
     found = paired(first, second)
-    assert found.n == 120 and found.low < found.difference == pytest.approx(-1 / 6) < found.high
+    assert found.n == 120 and found.difference == pytest.approx(-1 / 6)
+    assert found.low < -1 / 6 < found.high
 
 
 def test_spread_is_the_sample_deviation():
