@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -117,12 +117,14 @@ def styles(lines: Iterable[Line]) -> dict[str, Style]:
     strangers = list(dict.fromkeys(f for f in families.values() if known(f) is None))
     used: dict[int, int] = {}
     out = {}
-    for i, (name, family) in enumerate(families.items()):
+    for name, family in families.items():
         place = known(family)
         if place is None:
             place = free[strangers.index(family) % len(free)]
         count = used[place] = used.get(place, -1) + 1
-        out[name] = Style(place, DASHES[count % len(DASHES)], MARKERS[i % len(MARKERS)])
+        out[name] = Style(
+            place, DASHES[count % len(DASHES)], MARKERS[(place + count) % len(MARKERS)]
+        )
     return out
 
 
@@ -195,12 +197,14 @@ def draw(figure: Figure) -> Drawing:
         else:
             draw_intervals(axis, chart)
     handles = {}
-    for axis in axes:
+    for i, axis in enumerate(axes):
+        if i % wide:
+            axis.set_ylabel("")  # as at the left of its row
         found, names = axis.get_legend_handles_labels()
         handles = dict(zip(names, found, strict=True)) | handles
     if handles and len(figure.charts) > 1:
-        where = {"loc": "outside right upper"}
-        drawing.legend(handles.values(), handles.keys(), fontsize=7, frameon=False, **where)
+        place: Any = "outside right upper"  # unknown to matplotlib's type hints
+        drawing.legend(handles.values(), handles.keys(), loc=place, fontsize=7, frameon=False)
     elif len(handles) > 1:
         axes[0].legend(handles.values(), handles.keys(), fontsize=7, frameon=False)
     return drawing
@@ -250,11 +254,3 @@ def literal(text: str) -> str:
     """Names as they are: matplotlib would read `$` as mathematics and hide a leading `_`."""
     text = text.replace("$", r"\$")
     return f"\u200a{text}" if text.startswith("_") else text
-
-
-def single(figure: Figure) -> list[Figure]:
-    """A figure of one chart for each chart, with names of their own."""
-    charts = [c for c in figure.charts if isinstance(c, Chart)]
-    return [
-        replace(figure, name=f"{figure.name}-{c.title}", title=c.title, charts=(c,)) for c in charts
-    ]
