@@ -4,8 +4,9 @@
     pass@k:     mean over problems of 1 - C(n-c, k) / C(n, k), n samples, c of them correct
     seeds:      mean and sample standard deviation (denominator n - 1)
     paired:     two runs on the answers both gave: bootstrap interval of the difference
-                (`goldimask.bootstrap`), and McNemar's exact test: of the b + c answers that one of
-                them alone has right, b went one way; two-sided binomial with p = 1/2 (scipy's)
+                (`goldimask.bootstrap`), and, for one answer per problem, McNemar's exact test: of
+                the b + c that one of them alone has right, b went one way; two-sided binomial with
+                p = 1/2 (scipy's)
     reduction:  1 - steps / steps(most accurate baseline), at each threshold (paper, section
                 "Accuracy and Parallel-Decoding Cost"); it compares iterations, not seconds
 
@@ -19,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -206,33 +206,40 @@ def seed_spreads(
 
 @dataclass(frozen=True)
 class Paired:
-    """Second minus first on the answers both runs gave."""
+    """Second minus first on the answers both gave."""
 
     n: int
     first: float
     second: float
     difference: float
-    low: float  # of the difference, 95 %, bootstrap over problems and sampling seeds
+    low: float  # of the difference, 95 %, bootstrap over problems and seeds
     high: float
-    only_first: int  # answers that only the first run had right
+    only_first: int  # answers that only the first had right
     only_second: int
-    p: float  # exact McNemar
+    p: float | None  # exact McNemar; None where a problem was answered more than once
     unpaired: int  # answers that only one of them gave
 
 
-def paired(first: Sequence[Outcome], second: Sequence[Outcome]) -> Paired:
-    """Compare two runs on one task at one length and way of decoding."""
-    runs = [{(o.item, o.seed): o for o in run} for run in (first, second)]
-    shared = [key for key in runs[0] if key in runs[1]]
+Runs = Sequence[Sequence[Outcome]]  # of one method, one per training seed
+
+
+def paired(first: Runs, second: Runs) -> Paired:
+    """Compare two methods on one task at one length and way of decoding, run by run in order."""
+    if len({(o.task, o.length) for runs in (first, second) for run in runs for o in run}) > 1:
+        raise GoldimaskError("a paired comparison looks at one task and length")
+    both = [
+        {(r, o.item, o.seed): o for r, run in enumerate(runs) for o in run}
+        for runs in (first, second)
+    ]
+    shared = [key for key in both[0] if key in both[1]]
     if not shared:
         raise GoldimaskError("a paired comparison needs answers to the same problems in both runs")
-    if len({(o.task, o.length) for o in (*first, *second)}) > 1:
-        raise GoldimaskError("a paired comparison looks at one task and length")
-    both = [[run[key] for key in shared] for run in runs]
-    problems = problems_of(both[0])
+    count = 1 + max(r for r, _, _ in shared)
+    kept = [[[found[k] for k in shared if k[0] == r] for r in range(count)] for found in both]
+    problems = problems_of(*kept[0])
     (task,) = problems
     hits, of = (
-        [grid_of([run], problems, lambda o, i=i: o.credit[i])[task] for run in both] for i in (0, 1)
+        [grid_of(runs, problems, lambda o, i=i: o.credit[i])[task] for runs in kept] for i in (0, 1)
     )
     weights = draw({task: hits[0]})
     shares = [float(np.nansum(h) / np.nansum(n)) for h, n in zip(hits, of, strict=True)]
@@ -240,7 +247,7 @@ def paired(first: Sequence[Outcome], second: Sequence[Outcome]) -> Paired:
         drawn(h, weights.seeds, weights.problems[task], n) for h, n in zip(hits, of, strict=True)
     )
     low, high = interval(b - a)
-    right = [(x.correct, y.correct) for x, y in zip(*both, strict=True)]
+    right = [(both[0][k].correct, both[1][k].correct) for k in shared]
     losses, gains = sum(x and not y for x, y in right), sum(y and not x for x, y in right)
     return Paired(
         n=len(shared),
@@ -251,8 +258,8 @@ def paired(first: Sequence[Outcome], second: Sequence[Outcome]) -> Paired:
         high=high,
         only_first=losses,
         only_second=gains,
-        p=mcnemar(losses, gains),
-        unpaired=len(set(runs[0]) ^ set(runs[1])),
+        p=mcnemar(losses, gains) if len(shared) == len(problems[task]) else None,
+        unpaired=len(set(both[0]) ^ set(both[1])),
     )
 
 
@@ -332,17 +339,3 @@ def reductions(found: Iterable[Point]) -> list[Reduction]:
             )
         )
     return out
-
-
-# --- on the way to JSON ---------------------------------------------------------------------------
-
-
-def finite(value: Any) -> Any:
-    """The same data with None for what is not a number."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, np.generic):
-        return finite(value.item())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
