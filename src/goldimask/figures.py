@@ -9,7 +9,7 @@ data gives the same bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -133,12 +133,15 @@ def known(name: str) -> int | None:
     return next((p for f, p in FAMILIES.items() if name == f or name.startswith(f"{f}-")), None)
 
 
-def steps_figure(points: Sequence[Point], name: str = "steps") -> Figure:
+def steps_figure(
+    points: Sequence[Point], name: str = "steps", families: Mapping[str, str] | None = None
+) -> Figure:
     """Accuracy against decoding steps (paper, Figure 2): a chart per task and length.
 
     Markers are the thresholds, from loose (left) to tight; baselines are dashed. Upper left is
-    better.
+    better. `families` names the method of a run whose name does not.
     """
+    families = families or {}
     charts = []
     lengths = {
         task: {p.length for p in points if p.task == task} for task in (p.task for p in points)
@@ -149,7 +152,7 @@ def steps_figure(points: Sequence[Point], name: str = "steps") -> Figure:
         for run in dict.fromkeys(p.run for p in mine):
             line = sorted((p for p in mine if p.run == run), key=lambda p: p.tau)
             places = tuple((p.steps, 100 * p.accuracy) for p in line)
-            lines.append(Line(run, places, look="both", dashed=line[0].baseline))
+            lines.append(Line(run, places, families.get(run, ""), "both", dashed=line[0].baseline))
         title = f"{task}, length {length}" if len(lengths[task]) > 1 else task
         charts.append(Chart(title, "mean steps per example", "accuracy (%)", tuple(lines)))
     return Figure(name, "Accuracy against decoding steps", tuple(charts))

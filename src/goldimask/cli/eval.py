@@ -115,25 +115,13 @@ def eval_command(
     report = summary(result)
     report |= {"model": find_run(run).name, "decoder": decoder, "options": options}
     report |= {"out": str(folder), "shard": list(part), "protocol": protocol}
-    if part[1] == 1:
-        mention_mixtures(folder)
     emit(report, as_json, None if as_json else human(report, result))
-
-
-def mention_mixtures(folder: Path) -> None:
-    """Say, rather than fail, when the folder also holds samples decoded in another way."""
-    from goldimask.errors import GoldimaskError
-    from goldimask.eval.summary import load_results
-
-    try:
-        load_results(folder)
-    except GoldimaskError as error:
-        say(f"[yellow]note:[/yellow] {error}")
 
 
 def summary(result: Any) -> dict[str, Any]:
     """What the command reports, as plain data."""
-    from goldimask.eval.summary import FIXED, SELECTED, best_lengths, fixed_lengths
+    from goldimask.eval.tasks import own_length
+    from goldimask.stats import FIXED, SELECTED, best_lengths, fixed_lengths
 
     report: dict[str, Any] = {"results": result.to_json()}
     several = {
@@ -149,7 +137,10 @@ def summary(result: Any) -> dict[str, Any]:
         }
         report["fixed_lengths"] = {
             "note": FIXED,
-            **{t: {"length": n, "accuracy": a} for t, (n, a) in fixed_lengths(shown).items()},
+            **{
+                t: {"length": n, "accuracy": a}
+                for t, (n, a) in fixed_lengths(shown, own_length).items()
+            },
         }
     passes: dict[str, dict[str, float]] = {}
     for task in dict.fromkeys(r.task for r in result.results):

@@ -20,8 +20,8 @@ from typing import Any
 from goldimask.errors import GoldimaskError
 from goldimask.eval.generate import Generate, Generated, Stream, backbone_stream, in_batches
 from goldimask.eval.records import Key, Sample, Store, decoding_hash, short_hash
-from goldimask.eval.stats import pass_at_k, wilson
 from goldimask.eval.tasks import Item, Task, accepted, get_task
+from goldimask.stats import pass_at_k, wilson
 
 __all__ = ["EvalResult", "Generate", "Generated", "TaskResult", "aggregate", "evaluate"]
 

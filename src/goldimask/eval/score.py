@@ -21,8 +21,8 @@ from typing import Any
 
 from goldimask.errors import GoldimaskError
 from goldimask.eval.sources import read_rows
-from goldimask.eval.stats import wilson
 from goldimask.eval.tasks import Item, Task, Verdict, get_task
+from goldimask.stats import wilson
 
 TEXTS = ("generations", "generation", "output", "response", "completion", "text", "raw_generation")
 GOLDS = ("ground_truth", "gold", "target", "answer")

@@ -8,7 +8,7 @@ from typing import Any
 
 from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 
-__all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks"]
+__all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks", "own_length"]
 
 
 for _name, _where, _summary in (
@@ -27,6 +27,12 @@ for _name, _where, _summary in (
 def known_tasks() -> list[str]:
     """Names of all tasks, the tiny ones included."""
     return TASKS.names()
+
+
+def own_length(task: str) -> int:
+    """The fixed length of a task by its name in outcomes; 0 for one that is not known."""
+    name = task.removesuffix("-standard")
+    return get_task(name).length if name in TASKS.names() else 0
 
 
 def accepted(task: str | Task, options: Mapping[str, Any]) -> dict[str, Any]:
