@@ -105,7 +105,7 @@ def paired_rows(loaded: dict[str, list[Any]], strongest: str | None, length: str
     """Every other method against the strongest baseline, or against the first run named."""
     from dataclasses import asdict
 
-    from goldimask.eval.summary import best_lengths, compare_pair, fixed_lengths
+    from goldimask.eval.summary import best_lengths, compare_pair, fixed_lengths, mean_by_length
 
     reference = strongest or next(iter(loaded))
     for name, many in loaded.items():
@@ -115,7 +115,7 @@ def paired_rows(loaded: dict[str, list[Any]], strongest: str | None, length: str
             choose = best_lengths if length == "best" else fixed_lengths
             for task, (own, _) in choose(two[1]).items():
                 at = int(length) if length.isdigit() else own
-                if not any(r.task == task and r.length == at for r in one[1]):
+                if at not in mean_by_length(one[1]).get(task, {}):
                     continue
                 result, unpaired = compare_pair(one[0], two[0], task, at)
                 names = {"first_name": reference, "second_name": name}

@@ -15,7 +15,7 @@ from goldimask.console import emit, say
 def report(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Run folders; also sweep or study JSON files."),
+        typer.Argument(metavar="RUN...", help="Run folders; also study JSON files."),
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path(
         "report.html"
@@ -34,7 +34,7 @@ def report(
 
         goldimask report runs/vanilla runs/goldimask-d -o report.html
 
-        goldimask report runs/* sweeps/sweep.json -o report.html --md --latex
+        goldimask report runs/* -o report.html --md --latex
     """
     from goldimask.files import write_text
     from goldimask.report.run_report import (

@@ -1,30 +1,41 @@
-"""From samples to the figures of a results table: which length counts, and how two runs compare.
+"""From answers to the figures of a results table: which length counts, and how two runs compare.
 
 The published tables take, per benchmark, the best of the lengths 128, 256 and 512. That choice is
 made on the test data and flatters every method; the fixed-length table beside it is not selected.
+A task that a run decoded in several ways counts as several, named `task, decoding`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.records import Sample, read_samples
-from goldimask.eval.run import TaskResult, aggregate
+from goldimask.eval.results import TaskResult, aggregate
 from goldimask.eval.stats import Paired, paired
 from goldimask.eval.tasks import get_task, known_tasks
+from goldimask.records import Decoding, Outcome, read_evaluation
 
 SELECTED = "best length per task, selected on the test data"
 FIXED = "fixed length per task, not selected"
 
 
+def shown_names(results: Iterable[TaskResult]) -> dict[tuple[str, Decoding], str]:
+    """The name of each task, with its decoding where the task was decoded in several ways."""
+    keys = dict.fromkeys((r.task, r.decoding) for r in results)
+    ways = Counter(task for task, _ in keys)
+    return {(t, d): f"{t}, {d.label}" if ways[t] > 1 else t for t, d in keys}
+
+
 def mean_by_length(results: Iterable[TaskResult]) -> dict[str, dict[int, float]]:
-    """Accuracy per task and length, the mean over sampling seeds."""
+    """Accuracy per task (and decoding) and length, the mean over sampling seeds."""
+    results = list(results)
+    names = shown_names(results)
     values: dict[str, dict[int, list[float]]] = {}
     for r in results:
-        values.setdefault(r.task, {}).setdefault(r.length, []).append(r.accuracy)
+        rows = values.setdefault(names[r.task, r.decoding], {})
+        rows.setdefault(r.length, []).append(r.accuracy)
     return {t: {n: sum(v) / len(v) for n, v in rows.items()} for t, rows in values.items()}
 
 
@@ -47,30 +58,15 @@ def fixed_lengths(results: Iterable[TaskResult]) -> dict[str, tuple[int, float]]
 
 
 def own_length(task: str) -> int:
-    """The fixed length of a task by its name in sample files."""
-    name = task.removesuffix("-standard")
+    """The fixed length of a task by its name in sample files or tables."""
+    name = task.split(",")[0].removesuffix("-standard")
     return get_task(name).length if name in known_tasks() else 0
 
 
-def folder_of(path: Path | str) -> Path:
-    """An evaluation folder, or the `eval` folder of a run."""
-    path = Path(path)
-    for folder in (path, path / "eval"):
-        if any(folder.glob("samples-*.jsonl")):
-            return folder
-    raise GoldimaskError(f"{path}: no samples-*.jsonl here or in eval/; run `goldimask eval` first")
-
-
-def load_results(path: Path | str) -> tuple[list[Sample], tuple[TaskResult, ...]]:
-    """Samples and results of an evaluation folder; each sample counts once."""
-    samples = list(read_samples(folder_of(path)).values())
-    ways = sorted({s.decoding for s in samples})
-    if len(ways) > 1:
-        raise GoldimaskError(
-            f"{path}: holds samples of {len(ways)} ways of decoding ({', '.join(ways)}); "
-            "evaluate each into a folder of its own"
-        )
-    return samples, aggregate(samples)
+def load_results(path: Path | str) -> tuple[list[Outcome], tuple[TaskResult, ...]]:
+    """Answers and results of an evaluation folder or a run; each answer counts once."""
+    outcomes = read_evaluation(path)[1]
+    return outcomes, aggregate(outcomes)
 
 
 def chosen_scores(results: Sequence[TaskResult], length: str) -> dict[str, float]:
@@ -86,23 +82,25 @@ def chosen_scores(results: Sequence[TaskResult], length: str) -> dict[str, float
 
 
 def compare_pair(
-    first: Sequence[Sample], second: Sequence[Sample], task: str, length: int
+    first: Sequence[Outcome], second: Sequence[Outcome], task: str, length: int
 ) -> tuple[Paired, int]:
     """Paired comparison on the problems both hold, and how many only one of them holds."""
     runs = [_by_problem(s, task, length) for s in (first, second)]
     shared = [k for k in runs[0] if k in runs[1]]
     if not shared:
         raise GoldimaskError(f"{task}, length {length}: the two runs share no problem")
-    lists = [[_entry(run[k]) for k in shared] for run in runs]
+    lists = [[(*run[k].credit, run[k].correct) for k in shared] for run in runs]
     alone = len(set(runs[0]) ^ set(runs[1]))
     return paired(lists[0], lists[1]), alone
 
 
-def _by_problem(samples: Sequence[Sample], task: str, length: int) -> Mapping[Any, Sample]:
-    return {(s.id, s.seed): s for s in samples if s.task == task and s.length == length}
-
-
-def _entry(sample: Sample) -> tuple[float, float, bool]:
-    if sample.of:
-        return sample.hits, sample.of, sample.correct
-    return float(sample.correct), 1.0, sample.correct
+def _by_problem(
+    outcomes: Sequence[Outcome], task: str, length: int
+) -> dict[tuple[str, int], Outcome]:
+    """Answers by problem and seed; `task` may name a decoding too."""
+    name, _, label = task.partition(", ")
+    mine = [o for o in outcomes if (o.task, o.length) == (name, length)]
+    mine = [o for o in mine if not label or o.decoding.label == label]
+    if len({o.decoding for o in mine}) > 1:
+        raise GoldimaskError(f"{task}, length {length}: decoded in several ways; name one of them")
+    return {(o.item, o.seed): o for o in mine}

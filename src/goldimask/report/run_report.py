@@ -52,6 +52,9 @@ def make_report(runs: Sequence[RunData], extras: Mapping[str, Any], title: str =
     tables += paired_tables(runs)
     tables += [t for t in (cost_table(runs),) if t]
     figures = metric_figures(runs)
+    points, saved = threshold_parts(runs)
+    figures += points
+    tables += saved
     for name, value in extras.items():
         if isinstance(value.get("points"), list):
             figures += sweep_figures(name, value["points"])
@@ -89,14 +92,17 @@ def recipe_table(runs: Sequence[RunData]) -> Table | None:
 
 
 def results_table(runs: Sequence[RunData]) -> Table | None:
-    """Accuracy and steps per task, length and sampling seed."""
+    """Accuracy and steps per task, length, sampling seed and way of decoding."""
+    from goldimask.eval.summary import shown_names
+
     rows = [
         (
-            *(r.name, x.task, x.length, x.n, percent(x.accuracy)),
+            *(r.name, names[x.task, x.decoding], x.length, x.n, percent(x.accuracy)),
             f"{percent(x.low)}–{percent(x.high)}",
             *(percent(x.solved), x.unparsable, round(x.steps, 2)),
         )
         for r in runs
+        for names in (shown_names(r.results),)
         for x in r.results
     ]
     if not rows:
@@ -115,11 +121,14 @@ def paired_tables(runs: Sequence[RunData]) -> list[Table]:
     if len(evaluated) < 2:
         return []
     from goldimask.errors import GoldimaskError
-    from goldimask.eval.summary import compare_pair
+    from goldimask.eval.summary import compare_pair, shown_names
 
     base, rows = evaluated[0], []
     for other in evaluated[1:]:
-        for task, length in dict.fromkeys((x.task, x.length) for x in other.results):
+        names = shown_names(other.results)
+        for task, length in dict.fromkeys(
+            (names[x.task, x.decoding], x.length) for x in other.results
+        ):
             try:
                 found, _ = compare_pair(base.samples, other.samples, task, length)
             except GoldimaskError:  # a task that only one of them was evaluated on
@@ -171,6 +180,26 @@ def metric_figures(runs: Sequence[RunData]) -> list[Figure]:
         if lines:
             figures.append(Figure(key, title, "step", title, tuple(lines)))
     return figures
+
+
+def threshold_parts(runs: Sequence[RunData]) -> tuple[list[Figure], list[Table]]:
+    """Accuracy against steps where runs were decoded at several thresholds, and steps saved."""
+    from dataclasses import asdict, astuple
+
+    from goldimask.eval.thresholds import is_baseline, reductions, sweep_points
+
+    points = sweep_points(
+        {r.name: r.samples for r in runs}, [r.name for r in runs if is_baseline(r.folder)]
+    )
+    if len({p.tau for p in points}) < 2:
+        return [], []
+    columns = ("run", "task", "length", "tau", "against", "steps", "its steps", "saved", "points")
+    rows = tuple(
+        (*astuple(r)[:5], *(round(x, 3) for x in astuple(r)[5:9]), r.n) for r in reductions(points)
+    )
+    note = "Share of decoding steps saved against the most accurate baseline at each threshold."
+    tables = [Table("steps-saved", "Steps saved", (*columns, "n"), rows, 2, note)] if rows else []
+    return sweep_figures("sweep", [asdict(p) for p in points]), tables
 
 
 def sweep_figures(name: str, points: Sequence[Mapping[str, Any]]) -> list[Figure]:
@@ -229,7 +258,7 @@ def sample_rows(runs: Sequence[RunData]) -> tuple[tuple[dict[str, Any], ...], in
             cut = f"\n… {len(s.output) - TEXT} more characters" if len(s.output) > TEXT else ""
             rows.append(
                 {
-                    **{"run": run.name, "task": s.task, "id": s.id, "correct": s.correct},
+                    **{"run": run.name, "task": s.task, "id": s.item, "correct": s.correct},
                     **{"extracted": s.extracted, "steps": s.steps},
                     "output": s.output[:TEXT] + cut,
                 }

@@ -10,12 +10,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from goldimask.errors import GoldimaskError
+from goldimask.records import SAMPLES, Outcome
 
-# how the files of `goldimask sweep` and `goldimask study` begin
-EXTRAS = ("sweep", "study", "eligibility", "budget", "response", "support", "quality")
+if TYPE_CHECKING:
+    from goldimask.eval.results import TaskResult
+
+# how the files of `goldimask study` begin
+EXTRAS = ("study", "eligibility", "budget", "response", "support", "quality")
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,10 @@ class RunData:
     manifest: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Mapping[str, Any], ...] = ()
     torn: int = 0  # unreadable lines of metrics
-    samples: tuple[Any, ...] = ()  # goldimask.eval.records.Sample
-    results: tuple[Any, ...] = ()  # goldimask.eval.run.TaskResult
+    samples: tuple[Outcome, ...] = ()
+    results: tuple[TaskResult, ...] = ()
     pages: tuple[Path, ...] = ()
-    extras: Mapping[str, Any] = field(default_factory=dict)  # sweep and study files by name
+    extras: Mapping[str, Any] = field(default_factory=dict)  # study files by name
 
     @property
     def method(self) -> str:
@@ -47,7 +51,7 @@ def read_run(path: Path | str, name: str | None = None) -> RunData:
     if not (folder / "recipe.yaml").is_file():
         raise GoldimaskError(
             f"{path}: not a run folder (no recipe.yaml); give folders of `goldimask train`, "
-            "or folders or JSON files written by `goldimask sweep` or `goldimask study`"
+            "or folders or JSON files written by `goldimask study`"
         )
     metrics, torn = read_lines(folder / "metrics.jsonl")
     samples, results = read_evaluation(folder)
@@ -66,7 +70,7 @@ def read_run(path: Path | str, name: str | None = None) -> RunData:
 
 
 def read_extras(folder: Path) -> dict[str, Any]:
-    """Sweep and study results in a folder or in one of its folders, by name."""
+    """Study results in a folder or in one of its folders, by name."""
     files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
     return {p.stem: read_object(p) for p in files if p.stem.startswith(EXTRAS)}
 
@@ -98,9 +102,9 @@ def read_lines(path: Path) -> tuple[tuple[dict[str, Any], ...], int]:
     return tuple(found), torn
 
 
-def read_evaluation(folder: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Samples and results under `eval/`, if the run was evaluated."""
-    if not any((folder / "eval").glob("samples-*.jsonl")):
+def read_evaluation(folder: Path) -> tuple[tuple[Outcome, ...], tuple[TaskResult, ...]]:
+    """Answers and results under `eval/`, if the run was evaluated."""
+    if not any((folder / "eval").glob(SAMPLES)):
         return (), ()
     from goldimask.eval.summary import load_results
 
@@ -109,12 +113,12 @@ def read_evaluation(folder: Path) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def read_sources(paths: Sequence[str]) -> tuple[list[RunData], dict[str, Any]]:
-    """(runs, sweep and study results) as named; runs of equal names are told apart by path."""
+    """(runs, study results) as named; runs of equal names are told apart by path."""
     found: dict[str, Any] = {}
     folders = []
     for p in (p for p in paths if not p.endswith(".json")):
         inside = {} if (Path(p) / "recipe.yaml").is_file() else read_extras(Path(p))
-        found |= inside  # the folder of a sweep or a study
+        found |= inside  # the folder of a study
         folders += [] if inside else [p]
     names = [Path(p).resolve().name for p in folders]
     runs = [

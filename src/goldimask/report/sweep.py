@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from goldimask.decoding.sweep import Point, reductions
+from goldimask.eval.thresholds import Point, reductions
 from goldimask.files import write_bytes
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
