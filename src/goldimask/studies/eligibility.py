@@ -29,10 +29,11 @@ from goldimask.decoding.forward import Decodable
 from goldimask.decoding.prompts import make_settings
 from goldimask.decoding.rows import Row, new_row, window
 from goldimask.decoding.scores import score_rows
-from goldimask.decoding.sweep import TAUS
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
+
+TAUS = (0.7, 0.8, 0.9, 0.95)  # of the paper's sweep
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import get_type_hints
 
+from pydantic import TypeAdapter, ValidationError
+
+from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 
 __all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks", "own_length"]
@@ -35,7 +38,7 @@ def own_length(task: str) -> int:
     return get_task(name).length if name in TASKS.names() else 0
 
 
-def accepted(task: str | Task, options: Mapping[str, Any]) -> dict[str, Any]:
+def accepted(task: str | Task, options: Mapping[str, object]) -> dict[str, object]:
     """Those of the options that the task's factory takes (only code tasks run programs, ...)."""
     if isinstance(task, Task):
         return {}
@@ -43,14 +46,28 @@ def accepted(task: str | Task, options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k in known}
 
 
-def get_task(task: str | Task, **options: Any) -> Task:
+def get_task(task: str | Task, **options: object) -> Task:
     """A task by name, its options checked by the factory's signature; a Task passes through."""
     if isinstance(task, Task):
         return task
-    from goldimask.methods import check_options
-
     factory = TASKS.get(task, "tasks")
-    return factory(**check_options(factory, options, f"task {task}"))
+    return factory(**_checked(factory, options, f"task {task}"))
+
+
+def _checked(
+    factory: Callable[..., Task], options: Mapping[str, object], where: str
+) -> dict[str, object]:
+    """Options checked by the factory's type hints."""
+    hints = get_type_hints(factory)
+    for name, value in options.items():
+        if name not in inspect.signature(factory).parameters:
+            raise GoldimaskError(f"{where}.{name}: unknown key; {nearest(name, hints)}")
+        try:
+            TypeAdapter(hints[name]).validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise GoldimaskError(f"{where}.{name}: {first['msg']} (got {value!r})") from error
+    return dict(options)
 
 
 def _register_tiny() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
 from goldimask.keys import content_id
+from goldimask.records import Decoding
 from goldimask.registry import Registry
 
 PREFIX = "tiny-"
+DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
 def families() -> dict[str, Any]:
@@ -57,6 +59,7 @@ def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed")
         length=int(source.gen_length),
         lengths=(int(source.gen_length),),
         protocol=protocol,
+        decoding=DECODING,
     )
 
 
