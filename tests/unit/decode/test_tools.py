@@ -6,6 +6,8 @@ import json
 
 import numpy as np
 import pytest
+from goldimask.decoding.sweep import Point, is_baseline, reductions, sweep
+from goldimask.report.sweep import markdown, write_figure
 from typer.testing import CliRunner
 
 from builders import write_llada
@@ -14,9 +16,7 @@ from goldimask.cli import _register, app
 from goldimask.decoding import decode
 from goldimask.decoding.jobs import read_prompts, run_job
 from goldimask.decoding.show import canvas, colour, legend
-from goldimask.decoding.sweep import Point, is_baseline, reductions, sweep
 from goldimask.errors import GoldimaskError
-from goldimask.report.sweep import markdown, write_figure
 from goldimask.runs import find_run, load_run
 from goldimask.studies import eligibility as study
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from goldimask.cli.compare_runs import compare_runs  # noqa: F401  registers the verb
+from goldimask.eval.summary import best_lengths, chosen_scores, compare_pair, load_results
 from typer.testing import CliRunner
 
 from goldimask.cli.app import app
-from goldimask.cli.compare_runs import compare_runs  # noqa: F401  registers the verb
 from goldimask.cli.eval import eval_command, numbers, parse_shard  # noqa: F401
 from goldimask.cli.score import score  # noqa: F401
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import evaluate
 from goldimask.eval.score import read_stored, score_files
-from goldimask.eval.summary import best_lengths, chosen_scores, compare_pair, load_results
 from goldimask.eval.tasks import get_task
 from goldimask.files import write_json
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldimask.errors import GoldimaskError
-from goldimask.report.page import KINDS, digest, embed, embedded, page_html, section, template
-from unit.report.support import HOSTILE
+from goldimask.report.page import KINDS, digest, embed, page_html, section, template
+from unit.report.support import HOSTILE, embedded
 
 texts = st.text(alphabet=st.characters(), max_size=20)
 values = st.recursive(
