@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from goldimask.eval.stats import pass_at_k, wilson
 from goldimask.records import Decoding, Outcome
@@ -30,7 +31,7 @@ class TaskResult:
     version: str = ""
     solved: float = 0.0  # share of answers that are correct as a whole
 
-    def to_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"decoding": self.decoding.model_dump()}
 
 
@@ -58,7 +59,7 @@ class EvalResult:
                 counts.setdefault((o.length, o.decoding, o.item), []).append(o.correct)
         return pass_at_k([(len(c), sum(c)) for c in counts.values()], k)
 
-    def to_json(self) -> list[dict[str, object]]:
+    def to_json(self) -> list[dict[str, Any]]:
         return [r.to_json() for r in self.results]
 
 

@@ -28,8 +28,8 @@ from goldimask.decoding.forward import Decodable
 from goldimask.decoding.prompts import make_settings
 from goldimask.decoding.rows import Row, new_row, window
 from goldimask.decoding.scores import score_rows
-from goldimask.eval.thresholds import TAUS
 from goldimask.errors import GoldimaskError
+from goldimask.eval.thresholds import TAUS
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
 

@@ -1,4 +1,4 @@
-"""Files of prompts, the command line, the sweep and the shared-state study."""
+"""Files of prompts, the command line, step reductions and the shared-state study."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from goldimask.cli import _register, app
 from goldimask.decoding import decode
 from goldimask.decoding.jobs import read_prompts, run_job
 from goldimask.decoding.show import canvas, colour, legend
-from goldimask.decoding.sweep import Point, is_baseline, reductions, sweep
 from goldimask.errors import GoldimaskError
+from goldimask.eval.thresholds import Point, is_baseline, reductions
 from goldimask.report.sweep import markdown, write_figure
 from goldimask.runs import find_run, load_run
 from goldimask.studies import eligibility as study
@@ -101,8 +101,7 @@ def test_cli_decode_writes_a_replay(call, folder, tmp_path):
         (("decode", "RUN", "a", "--show", "--json"), "--show is for one prompt"),
         (("decode", "RUN", "a", "--show", "--html", "x"), "--html is for one prompt"),
         (("decode", "RUN", "a", "--against", "x"), "--against needs --html"),
-        (("sweep", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
-        (("sweep", "RUN", "--tasks", "x", "--baselines", "b"), "b is not among the runs"),
+        (("eval", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
         (("study", "eligibility", "RUN", "--tau", "1.5"), "--tau: expected confidences"),
     ],
 )
@@ -158,18 +157,13 @@ def test_adapter_run_decodes_like_its_model(llada, folder, tmp_path):
     assert decode(loaded, ["a"], **SMALL)[0].tokens == decode(adapted, ["a"], **SMALL)[0].tokens
 
 
-def fake(name, model, task, length, tau):
-    return 0.5 + 0.1 * len(model) * tau, 100 * tau / len(model), 10, length or 128
-
-
-def test_sweep_and_reductions(tmp_path):
-    runs = [
-        ("base", lambda: "x", True),
-        ("better", lambda: "xxx", True),
-        ("ours", lambda: "xxxx", False),
+def test_reductions_and_their_figure(tmp_path):
+    points = [
+        Point(run, task, 128, tau, 0.5 + 0.1 * n * tau, 100 * tau / n, 10, run != "ours")
+        for run, n in (("base", 1), ("better", 3), ("ours", 4))
+        for task in ("t", "u")
+        for tau in (0.7, 0.9)
     ]
-    points = sweep(runs, ["t", "u"], fake, taus=(0.9, 0.7))
-    assert len(points) == 12 and [p.tau for p in points[:2]] == [0.7, 0.9]
     found = reductions(points)
     assert len(found) == 4 and {r.against for r in found} == {"better"}
     assert found[0].reduction == pytest.approx(0.25)
@@ -180,8 +174,6 @@ def test_sweep_and_reductions(tmp_path):
     write_figure(points, tmp_path)
     assert before == (pdf.read_bytes(), png.read_bytes())
     assert "| ours | t | 128 | 0.7 |" in markdown(points)
-    with pytest.raises(GoldimaskError, match="same name"):
-        sweep([runs[0], runs[0]], ["t"], fake)
 
 
 def test_best_baseline_is_the_most_accurate_then_the_cheapest():
