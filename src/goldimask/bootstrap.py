@@ -10,6 +10,9 @@
                 threshold (linear between measured ones)? Outside of what was measured: no answer
 
 Where a problem gives partial credit out of `of_sp`, that takes the place of the 1 in the sum below.
+`paired` adds, for one answer per problem, McNemar's exact test: of the b + c problems that one of
+the two alone has right, b went one way; two-sided binomial with p = 1/2 (scipy's).
+
 Problems may be divided over the seeds: the same formula holds. Few seeds make any interval rough:
 with S of them the resampled variance over seeds is too small by (S - 1)/S on average.
 """
@@ -190,3 +193,73 @@ def check_pairs(first: Grid, second: Grid) -> None:
             raise GoldimaskError(
                 f"a paired comparison needs the same problems and seeds in both rows ({task})"
             )
+
+
+# --- two methods on one task ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Second minus first on the answers both gave."""
+
+    n: int
+    first: float
+    second: float
+    difference: float
+    low: float  # of the difference, 95 %, bootstrap over problems and seeds
+    high: float
+    only_first: int  # answers that only the first had right
+    only_second: int
+    p: float | None  # exact McNemar; None where a problem was answered more than once
+    unpaired: int  # answers that only one of them gave
+
+
+Runs = Sequence[Sequence[Outcome]]  # of one method, one per training seed
+
+
+def paired(first: Runs, second: Runs) -> Paired:
+    """Compare two methods on one task at one length and way of decoding, run by run in order."""
+    if len({(o.task, o.length) for runs in (first, second) for run in runs for o in run}) > 1:
+        raise GoldimaskError("a paired comparison looks at one task and length")
+    both = [
+        {(r, o.item, o.seed): o for r, run in enumerate(runs) for o in run}
+        for runs in (first, second)
+    ]
+    shared = [key for key in both[0] if key in both[1]]
+    if not shared:
+        raise GoldimaskError("a paired comparison needs answers to the same problems in both runs")
+    count = 1 + max(r for r, _, _ in shared)
+    kept = [[[found[k] for k in shared if k[0] == r] for r in range(count)] for found in both]
+    problems = problems_of(*kept[0])
+    (task,) = problems
+    hits, of = (
+        [grid_of(runs, problems, lambda o, i=i: o.credit[i])[task] for runs in kept] for i in (0, 1)
+    )
+    weights = draw({task: hits[0]})
+    shares = [float(np.nansum(h) / np.nansum(n)) for h, n in zip(hits, of, strict=True)]
+    a, b = (
+        drawn(h, weights.seeds, weights.problems[task], n) for h, n in zip(hits, of, strict=True)
+    )
+    low, high = interval(b - a)
+    right = [(both[0][k].correct, both[1][k].correct) for k in shared]
+    losses, gains = sum(x and not y for x, y in right), sum(y and not x for x, y in right)
+    return Paired(
+        n=len(shared),
+        first=shares[0],
+        second=shares[1],
+        difference=shares[1] - shares[0],
+        low=low,
+        high=high,
+        only_first=losses,
+        only_second=gains,
+        p=mcnemar(losses, gains) if len(shared) == len(problems[task]) else None,
+        unpaired=len(set(both[0]) ^ set(both[1])),
+    )
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Exact two-sided p-value from the two counts of discordant problems."""
+    from scipy.stats import binomtest
+
+    n = only_first + only_second
+    return float(binomtest(only_first, n).pvalue) if n else 1.0

@@ -1,29 +1,27 @@
-"""Outcomes in, numbers out: scores, lengths, seeds, pairs of runs, steps at equal thresholds.
+"""Outcomes in, numbers out: results of tasks, lengths, seeds, steps at equal thresholds.
 
     Wilson:     interval of a proportion, 95 % (scipy's)
     pass@k:     mean over problems of 1 - C(n-c, k) / C(n, k), n samples, c of them correct
     seeds:      mean and sample standard deviation (denominator n - 1)
-    paired:     two runs on the answers both gave: bootstrap interval of the difference
-                (`goldimask.bootstrap`), and, for one answer per problem, McNemar's exact test: of
-                the b + c that one of them alone has right, b went one way; two-sided binomial with
-                p = 1/2 (scipy's)
     reduction:  1 - steps / steps(most accurate baseline), at each threshold (paper, section
                 "Accuracy and Parallel-Decoding Cost"); it compares iterations, not seconds
 
-Three seeds carry no test: tables give mean and deviation, and what compares two runs pairs their
-problems. The published tables take, per task, the best of the lengths 128, 256 and 512. That choice
-is made on the test data and flatters every method; the fixed lengths beside it are not selected.
+Three seeds carry no test: tables give mean and deviation, and what compares two methods pairs their
+problems (`goldimask.bootstrap`). The published tables take, per task, the best of the lengths 128,
+256 and 512. That choice is made on the test data and flatters every method; the fixed lengths
+beside it are not selected.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from goldimask.bootstrap import draw, drawn, grid_of, interval, problems_of
 from goldimask.errors import GoldimaskError
 from goldimask.records import Decoding, Outcome
 
@@ -35,7 +33,7 @@ FIXED = "fixed length per task, not selected"
 
 
 @dataclass(frozen=True)
-class Score:
+class TaskResult:
     """One task at one length, sampling seed and way of decoding."""
 
     task: str
@@ -47,29 +45,36 @@ class Score:
     accuracy: float  # the task's headline metric; of partial credits where there are any
     low: float  # Wilson, 95 %
     high: float
-    solved: float  # share of answers that are right as a whole
     steps: float  # mean calls of the model
     unparsable: int
     seconds: float  # per answer
-    protocol: str
-    version: str
+    metric: str = "accuracy"
+    protocol: str = "fixed"
+    version: str = ""
+    solved: float = 0.0  # share of answers that are correct as a whole
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"decoding": self.decoding.model_dump()}
 
 
-def scores(outcomes: Iterable[Outcome]) -> list[Score]:
-    """One per task, length, seed and way of decoding, in order of appearance."""
-    groups: dict[tuple[str, int, int, str], list[Outcome]] = {}
-    for o in outcomes:
-        groups.setdefault((o.task, o.length, o.seed, o.decoding.label), []).append(o)
-    return [score(group) for group in groups.values()]
+def aggregate(
+    outcomes: Iterable[Outcome], metrics: Mapping[str, str] | None = None
+) -> tuple[TaskResult, ...]:
+    """One result per trial, in order of appearance; `metrics` names each task's headline figure."""
+    groups: dict[object, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(outcome.place, []).append(outcome)
+    named = metrics or {}
+    return tuple(result_of(g, named.get(g[0].task, "accuracy")) for g in groups.values())
 
 
-def score(group: Sequence[Outcome]) -> Score:
-    """The figures of one group of outcomes."""
+def result_of(group: Sequence[Outcome], metric: str = "accuracy") -> TaskResult:
+    """The figures of one group of answers."""
     first, n = group[0], len(group)
-    hits, of = (math.fsum(o.credit[i] for o in group) for i in (0, 1))
     correct = sum(o.correct for o in group)
+    hits, of = pooled(group)
     low, high = wilson(hits, of)
-    return Score(
+    return TaskResult(
         task=first.task,
         length=first.length,
         seed=first.seed,
@@ -79,13 +84,20 @@ def score(group: Sequence[Outcome]) -> Score:
         accuracy=hits / of,
         low=low,
         high=high,
-        solved=correct / n,
         steps=sum(o.steps for o in group) / n,
         unparsable=sum(o.extracted is None for o in group),
         seconds=sum(o.seconds for o in group) / n,
+        metric=metric,
         protocol=first.protocol,
         version=first.version,
+        solved=correct / n,
     )
+
+
+def pooled(group: Sequence[Outcome]) -> tuple[float, float]:
+    """(hits, out of) over all answers: partial credits where the task gives any."""
+    hits, of = zip(*(o.credit for o in group), strict=True)
+    return math.fsum(hits), math.fsum(of)
 
 
 def by_decoding(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
@@ -106,14 +118,6 @@ def wilson(correct: float, n: float) -> tuple[float, float]:
     return float(found.low), float(found.high)
 
 
-def mcnemar(only_first: int, only_second: int) -> float:
-    """Exact two-sided p-value from the two counts of discordant problems."""
-    from scipy.stats import binomtest
-
-    n = only_first + only_second
-    return float(binomtest(only_first, n).pvalue) if n else 1.0
-
-
 def pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float:
     """The unbiased estimate from (samples, correct) per problem."""
     if not counts:
@@ -129,15 +133,25 @@ def pass_at_k(counts: Sequence[tuple[int, int]], k: int) -> float:
 # --- which length counts --------------------------------------------------------------------------
 
 
-def mean_by_length(results: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """Accuracy per task and length, the mean over sampling seeds."""
+def shown_names(results: Iterable[TaskResult]) -> dict[tuple[str, Decoding], str]:
+    """The name of each task, with its decoding where the task was decoded in several ways."""
+    keys = dict.fromkeys((r.task, r.decoding) for r in results)
+    ways = Counter(task for task, _ in keys)
+    return {(t, d): f"{t}, {d.label}" if ways[t] > 1 else t for t, d in keys}
+
+
+def mean_by_length(results: Iterable[TaskResult]) -> dict[str, dict[int, float]]:
+    """Accuracy per task (and decoding) and length, the mean over sampling seeds."""
+    results = list(results)
+    names = shown_names(results)
     values: dict[str, dict[int, list[float]]] = {}
     for r in results:
-        values.setdefault(r.task, {}).setdefault(r.length, []).append(r.accuracy)
+        rows = values.setdefault(names[r.task, r.decoding], {})
+        rows.setdefault(r.length, []).append(r.accuracy)
     return {t: {n: sum(v) / len(v) for n, v in rows.items()} for t, rows in values.items()}
 
 
-def best_lengths(results: Iterable[Score]) -> dict[str, tuple[int, float]]:
+def best_lengths(results: Iterable[TaskResult]) -> dict[str, tuple[int, float]]:
     """Per task the length with the highest accuracy, the shortest of equals. Selected on test."""
     return {
         task: max(rows.items(), key=lambda x: (x[1], -x[0]))
@@ -146,19 +160,19 @@ def best_lengths(results: Iterable[Score]) -> dict[str, tuple[int, float]]:
 
 
 def fixed_lengths(
-    results: Iterable[Score], own: Callable[[str], int]
+    results: Iterable[TaskResult], own: Callable[[str], int]
 ) -> dict[str, tuple[int, float]]:
     """Per task its `own` fixed length, where it was run; a single length is the fixed one."""
     chosen = {}
     for task, rows in mean_by_length(results).items():
-        length = own(task) if len(rows) > 1 else next(iter(rows))
+        length = own(task.split(", ")[0]) if len(rows) > 1 else next(iter(rows))
         if length in rows:
             chosen[task] = (length, rows[length])
     return chosen
 
 
 def chosen_lengths(
-    results: Sequence[Score], length: str, own: Callable[[str], int]
+    results: Sequence[TaskResult], length: str, own: Callable[[str], int]
 ) -> dict[str, tuple[int, float]]:
     """Per task (length, accuracy) at the `best` length, its `fixed` one, or a given number."""
     if length == "best":
@@ -199,68 +213,6 @@ def seed_spreads(
     """Per task and for the average; the average is taken within each seed first."""
     out = {t: spread([row[t] for row in runs.values()]) for t in tasks}
     return out | {"average": spread([sum(r[t] for t in tasks) / len(tasks) for r in runs.values()])}
-
-
-# --- two runs -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Paired:
-    """Second minus first on the answers both gave."""
-
-    n: int
-    first: float
-    second: float
-    difference: float
-    low: float  # of the difference, 95 %, bootstrap over problems and seeds
-    high: float
-    only_first: int  # answers that only the first had right
-    only_second: int
-    p: float | None  # exact McNemar; None where a problem was answered more than once
-    unpaired: int  # answers that only one of them gave
-
-
-Runs = Sequence[Sequence[Outcome]]  # of one method, one per training seed
-
-
-def paired(first: Runs, second: Runs) -> Paired:
-    """Compare two methods on one task at one length and way of decoding, run by run in order."""
-    if len({(o.task, o.length) for runs in (first, second) for run in runs for o in run}) > 1:
-        raise GoldimaskError("a paired comparison looks at one task and length")
-    both = [
-        {(r, o.item, o.seed): o for r, run in enumerate(runs) for o in run}
-        for runs in (first, second)
-    ]
-    shared = [key for key in both[0] if key in both[1]]
-    if not shared:
-        raise GoldimaskError("a paired comparison needs answers to the same problems in both runs")
-    count = 1 + max(r for r, _, _ in shared)
-    kept = [[[found[k] for k in shared if k[0] == r] for r in range(count)] for found in both]
-    problems = problems_of(*kept[0])
-    (task,) = problems
-    hits, of = (
-        [grid_of(runs, problems, lambda o, i=i: o.credit[i])[task] for runs in kept] for i in (0, 1)
-    )
-    weights = draw({task: hits[0]})
-    shares = [float(np.nansum(h) / np.nansum(n)) for h, n in zip(hits, of, strict=True)]
-    a, b = (
-        drawn(h, weights.seeds, weights.problems[task], n) for h, n in zip(hits, of, strict=True)
-    )
-    low, high = interval(b - a)
-    right = [(both[0][k].correct, both[1][k].correct) for k in shared]
-    losses, gains = sum(x and not y for x, y in right), sum(y and not x for x, y in right)
-    return Paired(
-        n=len(shared),
-        first=shares[0],
-        second=shares[1],
-        difference=shares[1] - shares[0],
-        low=low,
-        high=high,
-        only_first=losses,
-        only_second=gains,
-        p=mcnemar(losses, gains) if len(shared) == len(problems[task]) else None,
-        unpaired=len(set(both[0]) ^ set(both[1])),
-    )
 
 
 # --- accuracy against steps -----------------------------------------------------------------------
@@ -308,7 +260,7 @@ def points(run: str, outcomes: Iterable[Outcome], baseline: bool) -> list[Point]
     several = len({rest for _, _, rest, _ in groups}) > 1
     out = []
     for (task, length, rest, tau), group in sorted(groups.items()):
-        found = score(group)
+        found = result_of(group)
         name = f"{run}, {rest}" if several else run
         out.append(Point(name, task, length, tau, found.accuracy, found.steps, found.n, baseline))
     return out
@@ -339,3 +291,17 @@ def reductions(found: Iterable[Point]) -> list[Reduction]:
             )
         )
     return out
+
+
+# --- on the way to JSON ---------------------------------------------------------------------------
+
+
+def finite(value: Any) -> Any:
+    """The same data with None for what is not a number."""
+    if isinstance(value, Mapping):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    if isinstance(value, np.generic):
+        return finite(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value

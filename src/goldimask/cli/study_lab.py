@@ -119,7 +119,8 @@ def run(
 
     from goldimask import tables
     from goldimask.runs import load_run
-    from goldimask.studies.output import finite, study_figure, study_tables
+    from goldimask.stats import finite
+    from goldimask.studies.output import study_figure, study_tables
     from goldimask.train.manifest import manifest
 
     names = runs or ["tiny"]

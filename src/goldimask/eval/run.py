@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.results import EvalResult, TaskResult, aggregate
+from goldimask.eval.results import EvalResult
 from goldimask.eval.tasks import Item, Task
 from goldimask.eval.trials import Planned, Say, Sources, plan_trials
 from goldimask.jobs import job_key, locked, make_manifest, same_job
@@ -31,6 +31,7 @@ from goldimask.records import (
     SAMPLES,
     Decoding,
     Key,
+    Manifest,
     Outcome,
     Scalar,
     append_lines,
@@ -38,6 +39,7 @@ from goldimask.records import (
     read_outcomes,
     write_manifest,
 )
+from goldimask.stats import TaskResult, aggregate
 
 if TYPE_CHECKING:
     from goldimask.backbones import Backbone
@@ -147,6 +149,7 @@ def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
         raw: bool,
         decoding: Decoding,
     ) -> Iterator[tuple[int, str, int]]:
+        options: dict[str, Any] = dict(decoding.options)
         for index, made in decode_iter(
             backbone,
             list(prompts),
@@ -155,7 +158,7 @@ def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
             batch_size=batch_size,
             prefill=prefill,
             seed=seed,
-            **decoding.options,
+            **options,
         ):
             text = made.text
             if raw:
@@ -201,10 +204,14 @@ def run_trials(
     return EvalResult(aggregate(outcomes, metrics), tuple(outcomes))
 
 
+def manifest_of(model: Model) -> Manifest:
+    key = job_key("evaluate", weights=model.weights, settings={"dtype": model.dtype})
+    return make_manifest("evaluate", key, model.name, model.weights, dtype=model.dtype)
+
+
 def enter(folder: Path, model: Model, trials: Sequence[Planned]) -> dict[Key, Outcome]:
     """Write down whose answers the folder holds and to what; return those that are there."""
-    key = job_key("evaluate", weights=model.weights, settings={"dtype": model.dtype})
-    manifest = make_manifest("evaluate", key, model.name, model.weights, dtype=model.dtype)
+    manifest = manifest_of(model)
     with locked(folder, wait=60.0):  # shards that start together take turns
         found = read_outcomes(folder)
         if same_job(folder, manifest):
@@ -228,11 +235,11 @@ def refuse_other_prompts(
     folder: Path, found: Mapping[Key, Outcome], trials: Sequence[Planned]
 ) -> None:
     """One folder holds one answer to a problem; another wording would make it two."""
-    prompts = {(*k[:4], k[5]): k[4] for k in found}
+    prompts = {(o.place, o.item): o.prompt for o in found.values()}
     for trial in trials:
+        place = trial.record().place
         for item in trial.items:
-            *place, prompt, decoding = trial.key(item)
-            if prompts.get((*place, decoding), prompt) != prompt:
+            if prompts.get((place, item.id)) not in (None, trial.key(item)[4]):
                 raise GoldimaskError(
                     f"'{folder}' holds an answer to another prompt of {trial.task.name}, "
                     f"{item.id}; choose another folder, or remove this one"

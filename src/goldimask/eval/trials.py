@@ -29,7 +29,7 @@ class Planned:
     decoding: Decoding
 
     def key(self, item: Item) -> Key:
-        prompt = text_hash(self.task.prompt(item) + "\0" + self.task.prefill)
+        prompt = prompt_hash(self.task, item)
         return (self.task.name, item.id, self.length, self.seed, prompt, self.decoding)
 
     def part(self, shard: tuple[int, int]) -> list[tuple[int, Item]]:
@@ -48,6 +48,10 @@ class Planned:
             version=self.task.version,
             protocol=self.task.protocol,
         )
+
+
+def prompt_hash(task: Task, item: Item) -> str:
+    return text_hash(task.prompt(item) + "\0" + task.prefill)
 
 
 def plan_trials(

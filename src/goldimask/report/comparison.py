@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from goldimask.bootstrap import Paired, paired
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import own_length
 from goldimask.records import Outcome
@@ -18,14 +19,12 @@ from goldimask.report.sources import Source
 from goldimask.stats import (
     FIXED,
     SELECTED,
-    Paired,
     Point,
+    aggregate,
     by_decoding,
     chosen_lengths,
-    paired,
     points,
     reductions,
-    scores,
 )
 from goldimask.tables import Results, Table, results, results_table
 
@@ -35,8 +34,10 @@ Chosen = dict[str, list[dict[str, tuple[int, float]]]]  # method -> per run, tas
 
 @dataclass(frozen=True)
 class Choices:
-    """How runs are compared; None: baselines are the runs of other methods than GoldiMask, and
-    base are the models that were not trained here.
+    """How runs are compared.
+
+    Without names, the baselines are the runs of other methods than GoldiMask, and the base models
+    those that were not trained here.
     """
 
     length: str = "fixed"  # or best (selected on test), or a number
@@ -51,13 +52,13 @@ class Choices:
                 raise GoldimaskError(
                     f"--baselines/--base: no run named '{name}'; {nearest(name, names)}"
                 )
-        found = tuple(dict.fromkeys(s.name for s in sources if s.baseline))
-        plain = tuple(dict.fromkeys(s.name for s in sources if s.run is None))
-        baselines = found if self.baselines is None else self.baselines
-        base = plain if self.base is None else self.base
-        return Choices(
-            self.length, baselines, tuple(name for name in base if name not in baselines)
-        )
+        baselines, base = self.baselines, self.base or ()
+        if baselines is None:
+            trained = dict.fromkeys(s.name for s in sources if s.baseline)
+            baselines = tuple(name for name in trained if name not in base)
+            if self.base is None:
+                base = tuple(dict.fromkeys(s.name for s in sources if s.run is None))
+        return Choices(self.length, baselines, base)
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Compari
 def compare_way(way: str, runs: Runs, choices: Choices) -> Comparison | None:
     """The methods that were evaluated this way; None where no task is common to them."""
     chosen = {
-        name: [chosen_lengths(scores(o), choices.length, own_length) for o in many]
+        name: [chosen_lengths(aggregate(o), choices.length, own_length) for o in many]
         for name, many in runs.items()
     }
     everywhere = [row for rows in chosen.values() for row in rows]
@@ -143,6 +144,9 @@ def compare_way(way: str, runs: Runs, choices: Choices) -> Comparison | None:
     note = {"best": SELECTED, "fixed": FIXED}.get(choices.length, f"length {choices.length}")
     if missing := [task for task in tasks if task not in common]:
         note += f"; not evaluated by all, and left out: {', '.join(missing)}"
+    mixed = [t for t in common if len({row[t][0] for row in everywhere}) > 1]
+    if mixed and choices.length == "fixed":
+        note += f"; not all at the same length: {', '.join(mixed)}"
     reference = found.strongest or next(iter(runs))
     pairs = tuple(
         pair

@@ -20,7 +20,7 @@ from goldimask.report.comparison import (
     threshold_tables,
 )
 from goldimask.report.sources import Source
-from goldimask.stats import scores
+from goldimask.stats import aggregate
 from goldimask.tables import Table, flat, tables_of
 
 CURVES = {
@@ -125,7 +125,7 @@ def expanded(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def evaluation_table(sources: Sequence[Source]) -> Iterator[Table]:
     """Every task, length, sampling seed and way of decoding."""
-    found = [(s, x) for s in sources for x in scores(s.outcomes)]
+    found = [(s, x) for s in sources for x in aggregate(s.outcomes)]
     rows = tuple(
         (
             *(s.label, x.task, x.decoding.label, x.length, x.seed, x.n, percent(x.accuracy)),

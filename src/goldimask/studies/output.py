@@ -1,8 +1,8 @@
-"""What the studies found, as plain data, tables and figures: a table and a chart per backbone."""
+"""What the studies found, as tables and figures: a table and a chart for each backbone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,17 +11,6 @@ from goldimask.figures import Chart, Figure, Line
 from goldimask.tables import Table
 
 Result = dict[str, Any]
-
-
-def finite(value: Any) -> Any:
-    """The same data with None for what is not a number, ready for JSON."""
-    if isinstance(value, Mapping):
-        return {k: finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    if isinstance(value, np.generic):
-        return finite(value.item())
-    return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
 def study_tables(results: Sequence[Result]) -> list[Table]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
 from goldimask.bootstrap import (
     Difference,
@@ -14,7 +15,9 @@ from goldimask.bootstrap import (
     frontier,
     grid_of,
     interval,
+    mcnemar,
     mean,
+    paired,
     problems_of,
     relative,
 )
@@ -90,3 +93,61 @@ def test_what_cannot_be_evaluated_is_left_out() -> None:
     assert np.isnan(drawn(np.full((2, 2), np.nan), ones, ones)).all()
     half = drawn(np.array([[2.0, 8.0]]), np.ones((1, 1)), ones, np.array([[8.0, 8.0]]))
     assert half == pytest.approx(10 / 16)
+
+
+@pytest.mark.parametrize(("b", "c", "p"), [(0, 0, 1.0), (5, 0, 2 / 32), (0, 5, 2 / 32), (1, 1, 1)])
+def test_mcnemar(b, c, p):
+    assert mcnemar(b, c) == pytest.approx(p, abs=1e-12)
+
+
+def test_paired_comparison():
+    rng = np.random.default_rng(0)
+    a = rng.random(400) < 0.5
+    b = a | (rng.random(400) < 0.2)  # never worse
+    first, second = outcomes(a), outcomes(b)
+    found = paired([first], [second])
+    gained = int((b & ~a).sum())
+    assert (found.only_first, found.only_second, found.unpaired) == (0, gained, 0)
+    assert found.difference == pytest.approx(gained / 400)
+    assert 0 < found.low < found.difference < found.high
+    expected = scipy_stats.bootstrap(
+        (b.astype(float) - a.astype(float),), np.mean, method="percentile", rng=rng
+    ).confidence_interval
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.01)
+    assert paired([first], [second]) == found  # the same draws again
+    same = paired([first], [first])
+    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1.0)
+
+
+def test_only_answers_of_both_are_paired():
+    first, second = outcomes([True] * 4), [outcome(i, i > 2) for i in (5, 3, 2, 1)]
+    found = paired([first], [second])  # the order on disk does not matter
+    assert (found.n, found.unpaired, found.difference) == (3, 2, pytest.approx(-2 / 3))
+    with pytest.raises(GoldimaskError, match="same problems"):
+        paired([first], [outcomes([True], seed=7)])
+    with pytest.raises(GoldimaskError, match="one task"):
+        paired([first], [[*second, outcome(0, task="other")]])
+    with pytest.raises(GoldimaskError, match="one task and length"):
+        paired([first], [[*second, outcome(0, length=9)]])
+
+
+def test_paired_pools_partial_credit():
+    first = [outcome(0, False, hits=2, of=8), outcome(1, hits=4, of=4)]
+    second = [outcome(0, False, hits=4, of=8), outcome(1, hits=4, of=4)]
+    assert paired([first], [second]).difference == pytest.approx(2 / 12)
+
+
+def test_sampling_seeds_are_drawn_too():
+    first = [o for s in range(3) for o in outcomes([True, False] * 20, seed=s)]
+    second = [o for s in range(3) for o in outcomes([s > 0, False] * 20, seed=s)]
+    found = paired([first], [second])
+    assert found.n == 120 and found.difference == pytest.approx(-1 / 6)
+    assert found.low < -1 / 6 < found.high and found.p is None  # answers are not independent
+
+
+def test_training_seeds_are_paired_in_order():
+    first = [outcomes([True, False]), outcomes([True, True]), outcomes([True, True])]
+    found = paired(first, [outcomes([True, True]), outcomes([False, True])])
+    assert (found.n, found.unpaired, found.difference) == (4, 2, 0.0)
+    assert (found.only_first, found.only_second, found.p) == (1, 1, None)
+    assert paired(first[:1], [outcomes([True, True])]).p == 1.0

@@ -7,21 +7,19 @@ import statistics
 
 import numpy as np
 import pytest
-from scipy import stats as scipy_stats
 
 from goldimask.errors import GoldimaskError
 from goldimask.stats import (
     Point,
+    aggregate,
     best_lengths,
     by_decoding,
     chosen_lengths,
+    finite,
     fixed_lengths,
-    mcnemar,
-    paired,
     pass_at_k,
     points,
     reductions,
-    scores,
     spread,
     wilson,
 )
@@ -40,11 +38,6 @@ def test_wilson_of_nothing():
     assert wilson(0, 0) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize(("b", "c", "p"), [(0, 0, 1.0), (5, 0, 2 / 32), (0, 5, 2 / 32), (1, 1, 1)])
-def test_mcnemar(b, c, p):
-    assert mcnemar(b, c) == pytest.approx(p, abs=1e-12)
-
-
 def test_pass_at_k_is_the_average_over_subsets():
     for verdicts in itertools.product([0, 1], repeat=5):
         for k in (1, 2, 5):
@@ -57,7 +50,7 @@ def test_pass_at_k_is_the_average_over_subsets():
 
 
 def test_scores_are_grouped_by_everything_that_tells_answers_apart():
-    found = scores(
+    found = aggregate(
         [
             *outcomes([True, False, False, True]),
             *outcomes([True, True], tau=0.7),
@@ -73,12 +66,12 @@ def test_scores_are_grouped_by_everything_that_tells_answers_apart():
 
 
 def test_partial_credit_is_the_accuracy():
-    (found,) = scores([outcome(0, False, hits=2, of=8), outcome(1, True, hits=8, of=8)])
+    (found,) = aggregate([outcome(0, False, hits=2, of=8), outcome(1, True, hits=8, of=8)])
     assert (found.accuracy, found.solved) == (10 / 16, 0.5)
 
 
 def test_lengths():
-    found = scores(
+    found = aggregate(
         [
             *outcomes([True, True, False], length=64),
             *outcomes([True, True, False], length=128),
@@ -92,59 +85,6 @@ def test_lengths():
     assert chosen_lengths(found, "128", lambda task: 0) == {"tiny-sort": (128, 2 / 3)}
     with pytest.raises(GoldimaskError, match="best, fixed or a number"):
         chosen_lengths(found, "long", lambda task: 0)
-
-
-def test_paired_comparison():
-    rng = np.random.default_rng(0)
-    a = rng.random(400) < 0.5
-    b = a | (rng.random(400) < 0.2)  # never worse
-    first, second = outcomes(a), outcomes(b)
-    found = paired([first], [second])
-    gained = int((b & ~a).sum())
-    assert (found.only_first, found.only_second, found.unpaired) == (0, gained, 0)
-    assert found.difference == pytest.approx(gained / 400)
-    assert 0 < found.low < found.difference < found.high
-    expected = scipy_stats.bootstrap(
-        (b.astype(float) - a.astype(float),), np.mean, method="percentile", rng=rng
-    ).confidence_interval
-    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.01)
-    assert paired([first], [second]) == found  # the same draws again
-    same = paired([first], [first])
-    assert (same.difference, same.low, same.high, same.p) == (0, 0, 0, 1.0)
-
-
-def test_only_answers_of_both_are_paired():
-    first, second = outcomes([True] * 4), [outcome(i, i > 2) for i in (5, 3, 2, 1)]
-    found = paired([first], [second])  # the order on disk does not matter
-    assert (found.n, found.unpaired, found.difference) == (3, 2, pytest.approx(-2 / 3))
-    with pytest.raises(GoldimaskError, match="same problems"):
-        paired([first], [outcomes([True], seed=7)])
-    with pytest.raises(GoldimaskError, match="one task"):
-        paired([first], [[*second, outcome(0, task="other")]])
-    with pytest.raises(GoldimaskError, match="one task and length"):
-        paired([first], [[*second, outcome(0, length=9)]])
-
-
-def test_paired_pools_partial_credit():
-    first = [outcome(0, False, hits=2, of=8), outcome(1, hits=4, of=4)]
-    second = [outcome(0, False, hits=4, of=8), outcome(1, hits=4, of=4)]
-    assert paired([first], [second]).difference == pytest.approx(2 / 12)
-
-
-def test_sampling_seeds_are_drawn_too():
-    first = [o for s in range(3) for o in outcomes([True, False] * 20, seed=s)]
-    second = [o for s in range(3) for o in outcomes([s > 0, False] * 20, seed=s)]
-    found = paired([first], [second])
-    assert found.n == 120 and found.difference == pytest.approx(-1 / 6)
-    assert found.low < -1 / 6 < found.high and found.p is None  # answers are not independent
-
-
-def test_training_seeds_are_paired_in_order():
-    first = [outcomes([True, False]), outcomes([True, True]), outcomes([True, True])]
-    found = paired(first, [outcomes([True, True]), outcomes([False, True])])
-    assert (found.n, found.unpaired, found.difference) == (4, 2, 0.0)
-    assert (found.only_first, found.only_second, found.p) == (1, 1, None)
-    assert paired(first[:1], [outcomes([True, True])]).p == 1.0
 
 
 def test_spread_is_the_sample_deviation():
@@ -171,3 +111,10 @@ def test_reductions_are_against_the_most_accurate_baseline():
     assert (made.against, made.reduction) == ("c", 0.25)  # a tie goes to the cheaper one
     assert made.accuracy_difference == pytest.approx(10)
     assert reductions([at("ours", 0.7, 12, False)]) == []
+
+
+def test_what_is_not_a_number_is_left_out_of_json():
+    assert finite({"a": [np.float64("nan"), 1.0], "b": float("inf")}) == {
+        "a": [None, 1.0],
+        "b": None,
+    }

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from goldimask.bootstrap import interval, weights
+from goldimask.stats import finite
 from goldimask.studies import support
 from goldimask.studies.budget import summarise
 from goldimask.studies.heldout import HeldOut
-from goldimask.studies.output import finite
 from goldimask.studies.response import Responses, analyse, fit
 
 

@@ -155,7 +155,8 @@ def test_studies_return_plain_data(load) -> None:
         study_support(load, examples=24, sets=2),
         study_quality(load, examples=8),
     ]  # fmt: skip
-    from goldimask.studies.output import finite, study_tables
+    from goldimask.stats import finite
+    from goldimask.studies.output import study_tables
 
     for result in made:
         plain = finite(result)
@@ -198,7 +199,8 @@ def test_command_line_writes_data_tables_and_figure(small_model: Path, tmp_path:
 
 def test_figures_of_every_study(tmp_path: Path, load) -> None:
     from goldimask.figures import write
-    from goldimask.studies.output import finite, study_figure
+    from goldimask.stats import finite
+    from goldimask.studies.output import study_figure
 
     for result in (study_support(load, examples=24, sets=2), study_quality(load, examples=8)):
         paths = write(study_figure([finite(result)] * 2), tmp_path)
