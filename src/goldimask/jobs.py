@@ -101,11 +101,14 @@ def _named(manifest: Manifest) -> str:
 # --- lock ----------------------------------------------------------------------------------------
 
 
-def take_lock(folder: Path, part: str = "") -> FileLock:
-    """The right to write into a folder (or a part of it), until released or the process ends."""
+def take_lock(folder: Path, part: str = "", wait: float = 0.0) -> FileLock:
+    """The right to write into a folder (or a part of it), until released or the process ends.
+
+    Refused after `wait` seconds if somebody else has it.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     name = f".{folder.name}{f'.{part}' if part else ''}.lock"
-    lock = FileLock(folder.with_name(name), blocking=False, thread_local=False)
+    lock = FileLock(folder.with_name(name), timeout=wait, thread_local=False)
     holder = folder.with_name(f"{name}.json")
     try:
         lock.acquire()
@@ -135,9 +138,9 @@ def drop_lock(lock: FileLock) -> None:
 
 
 @contextmanager
-def locked(folder: Path, part: str = "") -> Iterator[None]:
+def locked(folder: Path, part: str = "", wait: float = 0.0) -> Iterator[None]:
     """Hold the lock of a folder."""
-    lock = take_lock(folder, part)
+    lock = take_lock(folder, part, wait)
     try:
         yield
     finally:

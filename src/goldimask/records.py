@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from goldimask.files import write_json
 
 MANIFEST, RECIPE, METRICS, RESULT = "manifest.json", "recipe.yaml", "metrics.jsonl", "result.json"
 SAMPLES = "samples-*.jsonl"
+DIGESTS = "digests.json"  # of weight files that were hashed before
 Scalar = bool | int | float | str | None
 Kind = Literal["train", "evaluate", "measure"]
 
@@ -49,6 +51,9 @@ class Decoding(Record):
         """As tables name it: `threshold block=32 tau=0.9`."""
         return " ".join([self.decoder, *(f"{k}={v}" for k, v in sorted(self.options.items()))])
 
+    def __hash__(self) -> int:
+        return hash((self.decoder, tuple(sorted(self.options.items()))))
+
 
 class Trial(Record):
     """One task at one length, sampling seed and way of decoding."""
@@ -59,6 +64,13 @@ class Trial(Record):
     decoding: Decoding
     items: int  # problems of the whole trial, over all shards: fewer on disk means unfinished
     prompts: str  # hash of the rendered prompts
+    version: str = ""  # of the task when it was last judged, and the protocol
+    protocol: str = ""
+
+    @property
+    def place(self) -> tuple[str, int, int, Decoding]:
+        """What tells two trials of a model apart."""
+        return (self.task, self.length, self.seed, self.decoding)
 
 
 class Outcome(Record):
@@ -83,7 +95,7 @@ class Outcome(Record):
     seconds: float  # its share of the batch it was decoded in
 
     @cached_property
-    def key(self) -> tuple[str, str, int, int, str, str]:
+    def key(self) -> Key:
         """What it is an answer to; a later line of the same key replaces an earlier one."""
         return (
             self.task,
@@ -91,13 +103,21 @@ class Outcome(Record):
             self.length,
             self.seed,
             self.prompt,
-            digest(self.decoding.model_dump()),
+            self.decoding,
         )
+
+    @property
+    def place(self) -> tuple[str, int, int, Decoding]:
+        """The trial it belongs to."""
+        return (self.task, self.length, self.seed, self.decoding)
 
     @property
     def credit(self) -> tuple[float, float]:
         """(hits, out of): partial credits where the task gives them, else right or wrong."""
         return (self.hits, self.of) if self.of else (float(self.correct), 1.0)
+
+
+Key = tuple[str, str, int, int, str, Decoding]
 
 
 class Metric(BaseModel):
@@ -236,8 +256,8 @@ class Run:
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """Answers of the evaluation inside the run, if they were made with these weights."""
-        return list(read_outcomes(self.folder / "eval").values())
+        """Answers of the evaluation inside the run; refused if other weights gave them."""
+        return read_evaluation(self.folder)[1] if evaluated(self.folder) else []
 
     @property
     def method(self) -> str:
@@ -259,27 +279,62 @@ def open_run(path: Path | str, name: str | None = None) -> Run:
     return Run(folder, name or folder.resolve().name)
 
 
-def read_outcomes(folder: Path) -> dict[tuple[str, str, int, int, str, str], Outcome]:
-    """All answers of all processes; later lines replace earlier ones of the same key."""
-    found: dict[tuple[str, str, int, int, str, str], Outcome] = {}
+def read_outcomes(folder: Path) -> dict[Key, Outcome]:
+    """All answers of all processes; later lines replace earlier ones of the same key.
+
+    One that was judged by the rules in force is not replaced by one that was not: an answer may be
+    judged again by another process than the one that decoded it.
+    """
+    manifest = read_manifest(folder)
+    rules = {t.place: (t.version, t.protocol) for t in (manifest.trials if manifest else ())}
+    found: dict[Key, Outcome] = {}
     for path in sorted(folder.glob(SAMPLES)):
         for outcome in read_lines(path, Outcome)[0]:
+            before, rule = found.get(outcome.key), rules.get(outcome.place)
+            if before and judged_by(before, rule) and not judged_by(outcome, rule):
+                continue
             found[outcome.key] = outcome
     return found
 
 
+def judged_by(outcome: Outcome, rule: tuple[str, str] | None) -> bool:
+    return (outcome.version, outcome.protocol) == rule
+
+
+def evaluated(path: Path | str) -> Path | None:
+    """The evaluation folder that a path is or, as a run, holds; None if it is neither."""
+    folders = (Path(path), Path(path) / "eval")
+    return next((folder for folder in folders if any(folder.glob(SAMPLES))), None)
+
+
+def read_evaluation(path: Path | str) -> tuple[Manifest, list[Outcome]]:
+    """Manifest and answers of an evaluation folder or a run; each answer counts once.
+
+    An evaluation inside a run is refused when the run's weights are no longer those that answered.
+    """
+    folder = evaluated(path)
+    if folder is None:
+        raise GoldimaskError(f"{path}: no {SAMPLES} here or in eval/; run `goldimask eval` first")
+    manifest = read_manifest(folder)
+    if manifest is None or manifest.kind != "evaluate":
+        raise GoldimaskError(
+            f"{folder}: its {MANIFEST} is not one of `goldimask eval`, so that nobody can tell "
+            "whose answers these are; remove the folder and evaluate again"
+        )
+    run = folder.resolve().parent
+    if (run / RECIPE).is_file():
+        from goldimask.backbones.identity import weights_hash
+
+        weights = weights_hash(run, remember=folder / DIGESTS)
+        if weights != manifest.weights:
+            raise GoldimaskError(
+                f"{folder}: these are answers of weights {manifest.weights[:16]}, but the run now "
+                f"holds {weights[:16]}; remove the folder and evaluate again"
+            )
+    return manifest, list(read_outcomes(folder).values())
+
+
 def unfinished(manifest: Manifest, outcomes: Sequence[Outcome]) -> list[tuple[Trial, int]]:
     """Trials of an evaluation that lack answers, with how many are there."""
-    counts: dict[tuple[str, int, int, str], int] = {}
-    for o in outcomes:
-        place = (o.task, o.length, o.seed, digest(o.decoding.model_dump()))
-        counts[place] = counts.get(place, 0) + 1
-    return [
-        (trial, done)
-        for trial in manifest.trials
-        if (done := counts.get(_place(trial), 0)) < trial.items
-    ]
-
-
-def _place(trial: Trial) -> tuple[str, int, int, str]:
-    return (trial.task, trial.length, trial.seed, digest(trial.decoding.model_dump()))
+    counts = Counter(o.place for o in outcomes)
+    return [(t, counts[t.place]) for t in manifest.trials if counts[t.place] < t.items]

@@ -114,9 +114,9 @@ def decoded(lab: Lab, cell: Cell, backbone: Any, tau: float) -> dict[str, Any]:
         out[name] = {
             "first": share[0],
             "every": share[1],
-            "correct": "".join(str(int(s.correct)) for s in found.samples),
-            "steps": [s.steps for s in found.samples],
-            "unparsable": sum(s.extracted is None for s in found.samples),
+            "correct": "".join(str(int(s.correct)) for s in found.outcomes),
+            "steps": [s.steps for s in found.outcomes],
+            "unparsable": sum(s.extracted is None for s in found.outcomes),
         }
     return out
 

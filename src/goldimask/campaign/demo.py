@@ -119,7 +119,7 @@ def scored(
             limit=settings.problems,
             batch_size=20,
             out=kept,
-            model_name=name,
+            model=where if kept is not None else None,
             progress=advance if bars else None,
         )
     rows = {r.task.removeprefix("tiny-"): asdict(r) for r in result.results}

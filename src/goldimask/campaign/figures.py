@@ -8,7 +8,7 @@ from typing import Any
 from goldimask.campaign.paired import difference, mean, relative
 from goldimask.campaign.scores import Board, short
 from goldimask.campaign.settings import BASE, BASELINES
-from goldimask.decoding.sweep import Point
+from goldimask.eval.thresholds import Point
 from goldimask.studies.figures import save
 
 

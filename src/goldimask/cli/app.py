@@ -7,9 +7,12 @@ Verbs import torch and transformers inside their functions, so that `--help` sta
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import typer
+
+from goldimask.errors import GoldimaskError
 
 app = typer.Typer(
     name="goldimask",
@@ -24,3 +27,14 @@ app = typer.Typer(
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")
 ]
+N = TypeVar("N", int, float)
+
+
+def numbers(text: str, option: str, kind: Callable[[str], N]) -> tuple[N, ...]:
+    """`128,256` -> (128, 256)."""
+    try:
+        return tuple(kind(x) for x in text.split(",") if x.strip())
+    except ValueError:
+        raise GoldimaskError(
+            f"{option}: expected numbers such as 1,2 with commas between them, got '{text}'"
+        ) from None

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app
+from goldimask.cli.app import JsonFlag, app, numbers
 from goldimask.console import emit, progress, say, table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from goldimask.eval.results import EvalResult
+    from goldimask.stats import TaskResult
 
 
 @app.command("eval")
@@ -19,10 +27,12 @@ def eval_command(
         str, typer.Option(help="Response lengths, such as 128,256,512; default: each task's own.")
     ] = "",
     decoder: Annotated[
-        str, typer.Option(help="Decoding rule; the published protocol by default.")
-    ] = "low-confidence",
+        str | None, typer.Option(help="Decoding rule (`goldimask list decoders`); each task's own.")
+    ] = None,
     block: Annotated[int | None, typer.Option(help="Block length.")] = None,
-    tau: Annotated[float | None, typer.Option(help="Threshold of the decoder.")] = None,
+    tau: Annotated[
+        str, typer.Option(help="Thresholds of the decoder, such as 0.9 or 0.7,0.8,0.9,0.95.")
+    ] = "",
     steps: Annotated[
         int | None, typer.Option(help="Steps per response (default: half its length).")
     ] = None,
@@ -66,147 +76,124 @@ def eval_command(
 
         goldimask eval runs/x --tasks humaneval,mbpp --allow-code-execution
 
+        goldimask eval runs/x --tasks gsm8k --decoder threshold --tau 0.7,0.8,0.9,0.95
+
         torchrun --nproc_per_node 4 -m goldimask eval runs/x --tasks gsm8k
     """
-    from dataclasses import replace
-
-    from goldimask.backbones import find_model, load_backbone
+    from goldimask.backbones import load_backbone
     from goldimask.errors import GoldimaskError
-    from goldimask.eval.run import evaluate, make_plan
+    from goldimask.eval.run import backbone_answer, identify, manifest_of, run_trials
+    from goldimask.eval.trials import plan_trials
+    from goldimask.jobs import same_job
 
     names = [t for t in tasks.split(",") if t]
     if not names:
         raise GoldimaskError("--tasks: expected at least one name; see `goldimask list tasks`")
-    given = {"block": block, "tau": tau, "steps": steps, "temperature": temperature}
-    options = {k: v for k, v in given.items() if v is not None}
-    code = {"form": form, "sandbox": sandbox, "allow_code_execution": allow_code_execution}
-    wanted = {"lengths": numbers(lengths, "--lengths"), "seeds": numbers(seeds, "--seeds")}
     part = parse_shard(shard)
-    plans = [
-        make_plan(name, protocol, limit, code, options, wanted["seeds"], wanted["lengths"])
-        for name in names
-    ]
-    for plan in plans:  # refuse what cannot work before the model is loaded
-        if plan.task.prepare:
-            say(f"{plan.task.name}: {plan.task.prepare()}")
-    items = [plan.task.load(data) for plan in plans]
-    total = sum(p.samples(limit, len(x)) for p, x in zip(plans, items, strict=True)) // part[1]
-    ready = [
-        replace(p.task, load=lambda source, rows=x: rows) for p, x in zip(plans, items, strict=True)
-    ]
+    trials = plan_trials(
+        names,
+        lengths=numbers(lengths, "--lengths", int) or None,
+        seeds=numbers(seeds, "--seeds", int) or None,
+        decoder=decoder,
+        options={"block": block, "steps": steps, "temperature": temperature},
+        taus=numbers(tau, "--tau", float),
+        limit=limit,
+        protocol=protocol,
+        task_options={
+            "form": form,
+            "sandbox": sandbox,
+            "allow_code_execution": allow_code_execution,
+        },
+        data=data,
+        say=say,
+    )
     folder = out or default_out(run)
-    say(f"samples: {folder}" + (f" (shard {part[0]} of {part[1]})" if part[1] > 1 else ""))
+    say(f"answers: {folder}" + (f" (shard {part[0]} of {part[1]})" if part[1] > 1 else ""))
+    model = identify(run, dtype, folder)
+    same_job(folder, manifest_of(model))  # refuses another model's folder before loading this one
     backbone = load_backbone(run, device=device or device_of(part), dtype=dtype)
-    with progress("decoding", total) as advance:
-        result = evaluate(
-            backbone,
-            ready,
-            lengths=wanted["lengths"],
-            seeds=wanted["seeds"],
-            decoder=decoder,
-            options=options,
-            limit=limit,
-            out=folder,
-            batch_size=batch_size,
-            shard=part,
-            model_name=find_model(run).name,
-            progress=advance,
+    with progress("decoding", sum(len(t.part(part)) for t in trials)) as advance:
+        result = run_trials(
+            trials,
+            backbone_answer(backbone, batch_size),
+            folder,
+            model,
+            batch_size,
+            part,
+            advance,
         )
     report = summary(result)
-    report |= {"model": find_model(run).name, "decoder": decoder, "options": options}
-    report |= {"out": str(folder), "shard": list(part), "protocol": protocol}
-    if part[1] == 1:
-        mention_mixtures(folder)
+    report |= {"model": model.name, "out": str(folder), "shard": list(part), "protocol": protocol}
     emit(report, as_json, None if as_json else human(report, result))
 
 
-def mention_mixtures(folder: Path) -> None:
-    """Say, rather than fail, when the folder also holds samples decoded in another way."""
-    from goldimask.errors import GoldimaskError
-    from goldimask.eval.summary import load_results
-
-    try:
-        load_results(folder)
-    except GoldimaskError as error:
-        say(f"[yellow]note:[/yellow] {error}")
-
-
-def summary(result: Any) -> dict[str, Any]:
+def summary(result: EvalResult) -> dict[str, Any]:
     """What the command reports, as plain data."""
-    from goldimask.eval.summary import FIXED, SELECTED, best_lengths, fixed_lengths
+    from goldimask.eval.tasks import own_length
+    from goldimask.stats import FIXED, SELECTED, best_lengths, fixed_lengths
 
     report: dict[str, Any] = {"results": result.to_json()}
-    several = {
-        r.task
-        for r in result.results
-        if len({x.length for x in result.results if x.task == r.task}) > 1
-    }
-    if several:
-        shown = [r for r in result.results if r.task in several]
-        report["best_over_lengths"] = {
-            "note": SELECTED,
-            **{t: {"length": n, "accuracy": a} for t, (n, a) in best_lengths(shown).items()},
-        }
-        report["fixed_lengths"] = {
-            "note": FIXED,
-            **{t: {"length": n, "accuracy": a} for t, (n, a) in fixed_lengths(shown).items()},
-        }
-    passes: dict[str, dict[str, float]] = {}
-    for task in dict.fromkeys(r.task for r in result.results):
-        for length in dict.fromkeys(r.length for r in result.results if r.task == task):
-            n = sum(r.task == task and r.length == length for r in result.results)
-            if n > 1:
-                key = f"{task}@{length}"
-                ks = sorted({1, n} | {k for k in (2, 4, 8, 16, 32) if k < n})
-                passes[key] = {f"pass@{k}": result.pass_at(task, k, length) for k in ks}
+    lengths: dict[str, set[int]] = {}
+    for r in result.results:
+        lengths.setdefault(r.task, set()).add(r.length)
+    if shown := [r for r in result.results if len(lengths[r.task]) > 1]:
+        for key, note, chosen in (
+            ("best_over_lengths", SELECTED, best_lengths(shown)),
+            ("fixed_lengths", FIXED, fixed_lengths(shown, own_length)),
+        ):
+            rows = {t: {"length": n, "accuracy": a} for t, (n, a) in chosen.items()}
+            report[key] = {"note": note, **rows}
+    passes = pass_rates(result)
     return report | ({"pass_at": passes} if passes else {})
 
 
-def human(report: dict[str, Any], result: Any) -> Any:
+def pass_rates(result: EvalResult) -> dict[str, dict[str, float]]:
+    """pass@k of every task, length and decoding that was sampled several times."""
+    from goldimask.stats import shown_names
+
+    names = shown_names(result.results)
+    samples = Counter((r.task, r.length, r.decoding) for r in result.results)
+    passes = {}
+    for (task, length, way), n in samples.items():
+        if n > 1:
+            ks = sorted({1, n} | {k for k in (2, 4, 8, 16, 32) if k < n})
+            rates = {f"pass@{k}": result.pass_at(task, k, length, way) for k in ks}
+            passes[f"{names[task, way]}@{length}"] = rates
+    return passes
+
+
+def human(report: dict[str, Any], result: EvalResult) -> Group:
     """Tables for a person."""
     from rich.console import Group
 
+    found = result.results
     percent = lambda x: f"{100 * x:.1f}"  # noqa: E731
-    cells = {  # column: what it shows, and whether it says anything here
+    cells: dict[str, tuple[Callable[[TaskResult], object], bool]] = {  # what a column shows, and if
         "task": (lambda r: r.task, True),
+        "decoding": (lambda r: r.decoding.label, True),
         "length": (lambda r: r.length, True),
-        "seed": (lambda r: r.seed, len({r.seed for r in result.results}) > 1),
+        "seed": (lambda r: r.seed, len({r.seed for r in found}) > 1),
         "n": (lambda r: r.n, True),
         "%": (lambda r: percent(r.accuracy), True),
         "95 %": (lambda r: f"{percent(r.low)}-{percent(r.high)}", True),
-        "solved %": (
-            lambda r: percent(r.solved),
-            any(r.metric.startswith("cell") for r in result.results),
-        ),
+        "solved %": (lambda r: percent(r.solved), any(r.metric[:4] == "cell" for r in found)),
         "unparsable": (lambda r: r.unparsable, True),
         "steps": (lambda r: f"{r.steps:.1f}", True),
     }
     shown = [name for name, (_, useful) in cells.items() if useful]
-    rows = [[cells[name][0](r) for name in shown] for r in result.results]
-    metrics = ", ".join(dict.fromkeys(r.metric for r in result.results))
-    title = f"{report['model']}: {metrics}, protocol {report['protocol']}, {report['decoder']}"
-    parts = [table(title, shown, rows)]
+    rows = [[cells[name][0](r) for name in shown] for r in found]
+    metrics = ", ".join(dict.fromkeys(r.metric for r in found))
+    title = f"{report['model']}: {metrics}, protocol {report['protocol']}"
+    parts = [table(title, shown, rows, left=2)]
     for key in ("fixed_lengths", "best_over_lengths"):
         if key in report:
             section = dict(report[key])
             note = section.pop("note")
-            cells = [(t, x["length"], percent(x["accuracy"])) for t, x in section.items()]
-            parts.append(table(f"{note}", ("task", "length", "%"), cells))
+            lines = [(t, x["length"], percent(x["accuracy"])) for t, x in section.items()]
+            parts.append(table(f"{note}", ("task", "length", "%"), lines))
     for key, section in report.get("pass_at", {}).items():
         parts.append(table(key, ("", "%"), [(k, percent(v)) for k, v in section.items()]))
     return Group(*parts)
-
-
-def numbers(text: str, where: str) -> tuple[int, ...] | None:
-    """`128,256` -> (128, 256); nothing -> None."""
-    from goldimask.errors import GoldimaskError
-
-    try:
-        return tuple(int(x) for x in text.split(",") if x.strip()) or None
-    except ValueError:
-        raise GoldimaskError(
-            f"{where}: expected whole numbers such as 128,256; got '{text}'"
-        ) from None
 
 
 def parse_shard(text: str) -> tuple[int, int]:

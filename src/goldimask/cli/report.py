@@ -1,4 +1,4 @@
-"""`goldimask report RUN... -o report.html`."""
+"""`goldimask report RUN...`: tables and a page from any run folders."""
 
 from __future__ import annotations
 
@@ -10,62 +10,97 @@ import typer
 from goldimask.cli.app import JsonFlag, app
 from goldimask.console import emit, say
 
+PAGE = Path("report.html")
+
 
 @app.command()
 def report(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="RUN...", help="Run folders; also sweep or study JSON files."),
+        typer.Argument(
+            metavar="[NAME=]RUN...",
+            help="Run or evaluation folders, a name given again is another seed; also results of "
+            "studies.",
+        ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", help="The page to write (report.html; none with --format)."),
+    ] = None,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "Report",
+    length: Annotated[
+        str, typer.Option(help="Of each task: best (selected on test), fixed, or a number.")
+    ] = "fixed",
+    baselines: Annotated[
+        str | None,
+        typer.Option(help="Fine-tuned baselines, comma-separated (every method but GoldiMask's)."),
+    ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(help="Untuned models, comma-separated (what was not trained here)."),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="Print the results as terminal, markdown, latex or csv.")
+    ] = "",
     md: Annotated[bool, typer.Option("--md", help="Also write the report as Markdown.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also write a LaTeX document.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare runs on one page: recipes, curves, cost, scores, samples.
+    """Compare runs: scores in the paper's table, paired tests, recipes, curves, cost, samples.
 
-    The first run is the one the others are compared with. Every figure is also written as PDF and
-    PNG, every table as CSV and LaTeX, into a folder beside the page.
+    Prints mean and SD over seeds with the relative change against the strongest baseline, and
+    pairs methods on the problems both answered (bootstrap interval of the difference, exact
+    McNemar test). The page shows everything; each figure is also written as PDF and PNG, each table
+    as CSV and LaTeX, into a folder beside it. Ways of decoding are shown apart; with several
+    thresholds there is a figure of accuracy against steps.
 
     Examples:
 
-        goldimask report runs/vanilla runs/goldimask-d -o report.html
+        goldimask report runs/vanilla runs/goldimask-d -o report.html --md --latex
 
-        goldimask report runs/* sweeps/sweep.json -o report.html --md --latex
+        goldimask report vanilla=runs/v42 vanilla=runs/v43 goldimask-d=runs/g42 \\
+        goldimask-d=runs/g43 --format latex
     """
+    from goldimask.errors import GoldimaskError, nearest
     from goldimask.files import write_text
-    from goldimask.report.run_report import (
-        latex_document,
-        make_report,
-        markdown,
-        write_files,
-        write_html,
-    )
-    from goldimask.report.runs import read_sources
+    from goldimask.report.comparison import Choices
+    from goldimask.report.runs_page import latex_document, markdown, write_files, write_html
+    from goldimask.report.runs_report import make_report
+    from goldimask.report.sources import read_sources
+    from goldimask.tables import WRITERS
 
-    runs, extras = read_sources(sources)
-    made = make_report(runs, extras, title)
-    files = write_files(made, out.with_name(f"{out.stem}_files"))
-    page = write_html(made, out, files)
-    also = []
-    if md:
-        also.append(write_text(out.with_suffix(".md"), markdown(made, files, out)))
-    if latex:
-        also.append(write_text(out.with_suffix(".tex"), latex_document(made, files, out)))
-    result = {
-        "page": str(page),
-        "runs": [r.name for r in runs],
-        "tables": [t.name for t in made.tables],
-        "figures": [f.name for f in made.figures],
-        "files": [str(f) for f in (*files, *also)],
-    }
-    lines = [f"page: {page} ({page.stat().st_size / 1000:.0f} KB), {len(files)} files beside it"]
-    lines += [f"also: {path}" for path in also] + list(made.notes)
+    if form and form not in WRITERS:
+        raise GoldimaskError(f"--format: '{form}'; {nearest(form, WRITERS)}")
+    runs, studies = read_sources(sources)
+    made = make_report(runs, studies, title, Choices(length, names(baselines), names(base)))
+    page = out or (None if form else PAGE)
+    files: list[Path] = []
+    if page is not None:
+        files = write_files(made, page.with_name(f"{page.stem}_files"))
+        write_html(made, page, files)
+        say(f"page: {page} ({page.stat().st_size / 1000:.0f} KB), {len(files)} files beside it")
+        if md:
+            files.append(write_text(page.with_suffix(".md"), markdown(made, files, page)))
+        if latex:
+            files.append(write_text(page.with_suffix(".tex"), latex_document(made, files, page)))
+    for note in made.notes:
+        say(note)
     if as_json:
+        result = {
+            "page": None if page is None else str(page),
+            "runs": [r.label for r in runs],
+            "tables": [t.name for t in made.tables],
+            "figures": [f.name for f in (*made.training, *made.figures)],
+            "files": [str(f) for f in files],
+            "comparisons": [c.as_dict() for c in made.comparisons],
+        }
         emit(result, True)
     else:
-        for line in lines:
-            say(line)
+        shown = [c.tables() if form in ("", "terminal") else [c.table()] for c in made.comparisons]
+        write = WRITERS[form or "terminal"][1]
+        typer.echo("\n".join(write(table) for part in shown for table in part), nl=False)
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """`a,b` -> (a, b); nothing given -> None."""
+    return None if text is None else tuple(x for x in text.split(",") if x)

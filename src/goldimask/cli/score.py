@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from goldimask.cli.app import JsonFlag, app
 from goldimask.console import emit, say, table
+
+if TYPE_CHECKING:
+    from rich.console import Group
 
 
 @app.command()
@@ -64,7 +67,7 @@ def score(
     emit(report, as_json, None if as_json else human(report))
 
 
-def human(report: dict[str, Any]) -> Any:
+def human(report: dict[str, Any]) -> Group:
     """Tables for a person."""
     from rich.console import Group
     from rich.markup import escape
@@ -83,8 +86,9 @@ def human(report: dict[str, Any]) -> Any:
             if k in report
         ),
         *((f"failed: {k}", str(v)) for k, v in sorted(report["details"].items())),
+        *((trial_name(t), percent(t["accuracy"])) for t in report.get("trials", ())),
     ]
-    parts: list[Any] = [table(report["task"], ("", ""), rows)]
+    parts = [table(report["task"], ("", ""), rows)]
     if "other" in report:
         other = report["other"]
         cells = [
@@ -101,12 +105,18 @@ def human(report: dict[str, Any]) -> Any:
     return Group(*parts)
 
 
+def trial_name(trial: dict[str, Any]) -> str:
+    options = " ".join(f"{k}={v}" for k, v in sorted(trial["decoding"]["options"].items()))
+    where = f"length {trial['length']}, seed {trial['seed']}"
+    return f"{trial['decoding']['decoder']} {options}, {where}"
+
+
 def mark(side: dict[str, Any]) -> str:
     from rich.markup import escape
 
     return ("right: " if side["correct"] else "wrong: ") + escape(short(side["extracted"]))
 
 
-def short(value: Any, length: int = 60) -> str:
+def short(value: object, length: int = 60) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= length else text[: length - 3] + "..."

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag
+from goldimask.cli.app import JsonFlag, numbers
 from goldimask.cli.study import study_app
-from goldimask.cli.sweep import numbers
 from goldimask.console import emit, progress, say, table
 from goldimask.errors import GoldimaskError
 

@@ -115,11 +115,13 @@ def run(
     as_json: bool,
 ) -> None:
     """Measure every backbone, write data, tables and the figure, print the tables."""
+    from dataclasses import replace
+
+    from goldimask import tables
     from goldimask.backbones import load_backbone
-    from goldimask.campaign.sheets import Sheet, write_sheet
     from goldimask.jobs import provenance
-    from goldimask.studies.resampling import finite
-    from goldimask.studies.tables import study_tables
+    from goldimask.stats import finite
+    from goldimask.studies.output import study_figure, study_tables
 
     names = runs or ["tiny"]
     if len(set(names)) < len(names):
@@ -130,19 +132,17 @@ def run(
             load = partial(load_backbone, each, dtype="float32")
             results.append(finite(study(load, advance=advance)))
     found = study_tables(results)
-    sheets = [
-        Sheet(f"{name}-{i}" if len(found) > 1 else name, title, columns, tuple(rows), note)
-        for i, (title, columns, rows, note) in enumerate(found)
-    ]
+    if len(found) > 1:
+        found = [replace(t, name=f"{name}-{i}") for i, t in enumerate(found)]
     if out is not None:
+        from goldimask.figures import write
         from goldimask.files import write_json
-        from goldimask.studies.figures import write_study_figure
 
         write_json(out / f"{name}.json", {"made": provenance(), "results": results})
-        for sheet in sheets:
-            write_sheet(sheet, out)
-        say(f"written: {out}, {', '.join(p.name for p in write_study_figure(results, out))}")
+        for table in found:
+            tables.write(table, out)
+        say(f"written: {out}, {', '.join(p.name for p in write(study_figure(results), out))}")
     if as_json:
         emit({"results": results}, True)
     else:
-        typer.echo("\n".join(sheet.text("txt") for sheet in sheets))
+        typer.echo("\n".join(map(tables.terminal, found)))

@@ -17,7 +17,6 @@ OPEN, CLOSE = "<answer>", "</answer>"
 _BOX = re.compile(r"\\(?:boxed|fbox)\s{0,4}\{")
 _SPACED_BOX = re.compile(r"\\(?:boxed|fbox)\s{1,4}([^\s{}$\\]{1,200})")
 _PLACEHOLDER = re.compile(r"[.\s…]*|\\[lc]?dots")
-_TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|mbox|operatorname)\s{0,4}\{([^{}]{0,200})\}")
 _NUMBER = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|-?\.\d+", re.ASCII)
 
 

@@ -1,170 +1,189 @@
 """Equivalence of many answers in parallel, with a hard deadline for each.
 
 math-verify relies on SIGALRM, which fails outside the main thread, and can hang without it; so each
-judgement is made in a separate process (`math_worker`) that enforces the deadline itself. What
-string comparison settles never reaches a worker. Workers are started on first use and kept.
+judgement is made in a worker process (pebble's pool, on a fork server). Per item:
+
+    soft    seconds of CPU time until an exception ends slow symbolic algebra
+    hard    seconds of CPU time until the kernel ends a computation that never returns to Python
+    wall    seconds until the pool ends a worker that does not compute at all
+    memory  address space of a worker
+
+What string comparison settles never reaches a worker. A worker that dies is a verdict on its item,
+and no other item is lost. Workers are started on first use and kept.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
-import queue
-import subprocess
+import resource
+import signal
 import sys
-import threading
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+import types
+from collections.abc import Iterator, Sequence
+from concurrent.futures import TimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.process import BaseProcess
+
+from pebble import ProcessExpired, ProcessPool
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.equivalence import normalised
+from goldimask.eval.equivalence import fixed_equal, normalised
+from goldimask.eval.lift_judge import lift_equal
+
+Job = tuple[str, str, str]  # protocol, gold, answer
+MEMORY = 3 << 30
+LONGEST = 2000  # characters; neither protocol looks at longer answers
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}  # sympy orders by hash
 
 
 @dataclass(frozen=True)
 class Deadlines:
-    """Seconds per item: CPU until an exception, CPU until the kernel ends it, wall clock."""
+    """Seconds per item."""
 
     soft: float = 0.7
     hard: float = 0.85
     wall: float = 30.0
 
 
-@dataclass
-class Pool:
-    """Worker processes; each is used by one thread at a time."""
-
-    size: int
-    deadlines: Deadlines = Deadlines()
-    workers: list[subprocess.Popen[str]] = field(default_factory=list)
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def run(self, jobs: Sequence[tuple[str, str, str]]) -> list[str]:
-        """Results of (protocol, gold, answer) jobs in order."""
-        results = [""] * len(jobs)
-        todo: queue.SimpleQueue[int] = queue.SimpleQueue()
-        for i in range(len(jobs)):
-            todo.put(i)
-        with self.lock:
-            self._start(min(self.size, len(jobs)))
-            threads = [
-                threading.Thread(target=_work, args=(worker, jobs, todo, results), daemon=True)
-                for worker in self.workers[: len(jobs)]
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            self.workers = [w for w in self.workers if w.poll() is None]
-        if "" in results:
-            raise GoldimaskError(
-                "the workers that compare mathematical answers ended early; try again, and if it "
-                "happens again run `python -m goldimask.eval.math_worker` to see why"
-            )
-        return results
-
-    def _start(self, count: int) -> None:
-        fresh = [_launch() for _ in range(count - len(self.workers))]
-        for worker in fresh:  # all of them import at the same time
-            assert worker.stdin and worker.stdout
-            worker.stdin.write(json.dumps(vars(self.deadlines)) + "\n")
-            worker.stdin.flush()
-        for worker in fresh:
-            assert worker.stdout
-            if not worker.stdout.readline():
-                raise GoldimaskError("a worker that compares mathematical answers did not start")
-        self.workers += fresh
-
-    def close(self) -> None:
-        for worker in self.workers:
-            with suppress(BrokenPipeError):
-                if worker.stdin:
-                    worker.stdin.close()  # the worker ends its child and then itself
-        for worker in self.workers:
-            try:
-                worker.wait(5)
-            except subprocess.TimeoutExpired:
-                worker.kill()
-                worker.wait()
-            if worker.stdout:
-                worker.stdout.close()
-        self.workers = []
-
-
-def _launch() -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "goldimask.eval.math_worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        encoding="utf-8",
-        env=environment,
-    )
-
-
-def _work(
-    worker: subprocess.Popen[str],
-    jobs: Sequence[tuple[str, str, str]],
-    todo: queue.SimpleQueue[int],
-    results: list[str],
-) -> None:
-    assert worker.stdin and worker.stdout
-    while True:
-        try:
-            i = todo.get_nowait()
-        except queue.Empty:
-            return
-        try:
-            worker.stdin.write(json.dumps(jobs[i]) + "\n")
-            worker.stdin.flush()
-            line = worker.stdout.readline()
-        except (BrokenPipeError, ValueError):
-            return
-        if not line:
-            return
-        results[i] = json.loads(line)
-
-
-_pool: Pool | None = None
-
-
 def equivalent(pairs: Sequence[tuple[str, str]], protocol: str = "fixed") -> list[str]:
-    """For each (gold, answer): 'equal', 'wrong', 'timeout', 'memory' or 'not comparable'."""
-    known = {
-        pair: "equal"
-        for pair in pairs
-        if len(pair[1]) <= 2000 and normalised(pair[0]) == normalised(pair[1])
-    }
-    hard = [p for p in dict.fromkeys(pairs) if p not in known]
-    too_long = [p for p in hard if len(p[1]) > 2000]  # neither protocol looks at those
-    known.update(dict.fromkeys(too_long, "wrong"))
-    jobs = [(protocol, *p) for p in hard if p not in known]
-    if jobs:
-        for (_, gold, answer), result in zip(jobs, shared_pool().run(jobs), strict=True):
-            known[gold, answer] = result
-    return [known[p] for p in pairs]
+    """For each (gold, answer): 'equal', or 'wrong', 'timeout', 'memory', 'not comparable'."""
+    known: dict[tuple[str, str], str] = {}
+    for gold, answer in pairs:
+        if len(answer) > LONGEST:
+            known[gold, answer] = "wrong"
+        elif normalised(gold) == normalised(answer):
+            known[gold, answer] = "equal"
+    hard = [pair for pair in dict.fromkeys(pairs) if pair not in known]
+    if hard:
+        known |= zip(hard, compared([(protocol, *pair) for pair in hard]), strict=True)
+    return [known[pair] for pair in pairs]
 
 
-def shared_pool() -> Pool:
-    """The pool of this process, one worker per core at most four."""
-    global _pool
-    if find_spec("math_verify") is None:
-        raise GoldimaskError(
-            "comparing mathematical answers needs math-verify: pip install 'goldimask[eval]'"
-        )
-    if _pool is None:
-        _pool = Pool(max(1, min(4, len(os.sched_getaffinity(0)))))
-        atexit.register(close_pool)
-    return _pool
+def compared(
+    jobs: Sequence[Job], deadlines: Deadlines = Deadlines(), workers: int | None = None
+) -> list[str]:
+    """Results in order; jobs that a broken pool left are given to a new one, twice at most."""
+    results: dict[int, str] = {}
+    for _ in range(3):
+        pool = shared_pool(workers or max(1, min(4, len(os.sched_getaffinity(0)))))
+        left = [i for i in range(len(jobs)) if i not in results]
+        try:
+            waiting = {
+                i: pool.schedule(judge, (*jobs[i], deadlines), timeout=deadlines.wall) for i in left
+            }
+        except RuntimeError:  # it broke while nobody used it
+            close_pool()
+            continue
+        for i, future in waiting.items():
+            try:
+                results[i] = future.result()
+            except (TimeoutError, ProcessExpired):
+                results[i] = "timeout"
+            except BrokenProcessPool:
+                continue
+        if len(results) == len(jobs):
+            return [results[i] for i in range(len(jobs))]
+        close_pool()
+    raise GoldimaskError("the workers that compare mathematical answers ended early; try again")
 
 
+# --- pool ----------------------------------------------------------------------------------------
+
+
+@cache
+def shared_pool(workers: int) -> ProcessPool:
+    """The pool of this process."""
+    forkserver.set_forkserver_preload([__name__, "math_verify", "latex2sympy2_extended"])
+    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    os.environ.update(ENVIRONMENT)
+    try:
+        forkserver.ensure_running()
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+    pool = ProcessPool(workers, initializer=prepare, context=Context())
+    _open.append(pool)
+    return pool
+
+
+_open: list[ProcessPool] = []
+
+
+@atexit.register
 def close_pool() -> None:
     """End the workers; the next use starts new ones."""
-    global _pool
-    if _pool is not None:
-        _pool.close()
-        _pool = None
+    shared_pool.cache_clear()
+    while _open:
+        pool = _open.pop()
+        pool.stop()
+        pool.join()
+
+
+class Worker(ForkServerProcess):
+    """A worker that does not import the caller's script, which may have no `__main__` guard."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> object:
+        with _without_main():
+            return ForkServerProcess._Popen(process_obj)  # type: ignore[attr-defined]
+
+
+class Context(ForkServerContext):
+    Process = Worker
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
+# --- inside a worker -----------------------------------------------------------------------------
+
+
+class Deadline(BaseException):
+    """Not an Exception: sympy and math-verify swallow those."""
+
+
+def prepare() -> None:
+    """Fill the parsers' tables, which takes longer than most items, then set the limits."""
+    sys.stderr = open(os.devnull, "w")  # noqa: SIM115  math-verify warns that it has no deadline
+    fixed_equal("\\frac{x}{2}", "0.5x")
+    lift_equal("\\frac{x}{2}", "0.5x")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(signal.SIGVTALRM, _expired)
+    sys.setrecursionlimit(2000)
+
+
+def _expired(signum: int, frame: types.FrameType | None) -> None:
+    raise Deadline
+
+
+def judge(protocol: str, gold: str, answer: str, deadlines: Deadlines) -> str:
+    """'equal', or why not."""
+    equal = lift_equal if protocol == "lift" else fixed_equal
+    signal.setitimer(signal.ITIMER_PROF, deadlines.hard)
+    signal.setitimer(signal.ITIMER_VIRTUAL, deadlines.soft)
+    try:
+        return "equal" if equal(gold, answer) else "wrong"
+    except Deadline:
+        return "timeout"
+    except MemoryError:
+        return "memory"
+    except (Exception, RecursionError):
+        return "not comparable"
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,301 +1,321 @@
-"""Evaluate a model: decode, extract, judge; resumable and shardable.
+"""Evaluate a model: plan, decode, judge; resumable and shardable.
 
-    for task, length, seed:  decode the samples that are not on disk yet in one running batch,
-                             judge and append them as they finish, aggregate everything
+    trials  = plan_trials(tasks, ...)    every task, length, seed and way of decoding, its problems
+                                         loaded; all that can be refused is refused here
+    result  = run_trials(trials, ...)    per trial: decode what is not on disk in one running batch,
+                                         judge and append it as it finishes, aggregate everything
 
-Sample i of a test set belongs to shard i mod world, so that shards are disjoint and a test set is
-spread evenly. With `out`, finished samples are found again after a kill (`records`), none is
-decoded or counted twice, and a folder holding another model's samples is refused. A stored sample
-whose protocol or task version differs is judged again from its text, not decoded again.
+Problem i belongs to shard i mod world, so that shards are disjoint and a test set is spread evenly.
+With `out`, finished answers are found again after a kill, none is decoded or counted twice, and a
+folder of another model is refused: its manifest holds the hash of the weights that answered. An
+answer whose protocol or task version differs is judged again from its text, not decoded again.
+A sweep over thresholds is an evaluation with several of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.generate import Generate, Generated, Stream, backbone_stream, in_batches
-from goldimask.eval.records import Key, Sample, Store, decoding_hash, short_hash
-from goldimask.eval.stats import pass_at_k, wilson
-from goldimask.eval.tasks import Item, Task, accepted, get_task
+from goldimask.eval.results import EvalResult
+from goldimask.eval.tasks import Item, Task
+from goldimask.eval.trials import Planned, Say, Sources, plan_trials
+from goldimask.jobs import job_key, locked, make_manifest, same_job
+from goldimask.records import (
+    DIGESTS,
+    SAMPLES,
+    Decoding,
+    Key,
+    Manifest,
+    Outcome,
+    Scalar,
+    append_lines,
+    read_manifest,
+    read_outcomes,
+    write_manifest,
+)
+from goldimask.stats import TaskResult, aggregate
 
-__all__ = ["EvalResult", "Generate", "Generated", "TaskResult", "aggregate", "evaluate"]
+if TYPE_CHECKING:
+    from goldimask.backbones import Backbone
+
+__all__ = ["Answer", "EvalResult", "Model", "TaskResult", "evaluate", "plan_trials", "run_trials"]
+
+
+class Answer(Protocol):
+    """Decodes user turns; yields (index of the prompt, text, model calls) as they are finished.
+
+    A response begins after `prefill`; a raw text keeps its special tokens.
+    """
+
+    def __call__(
+        self,
+        prompts: Sequence[str],
+        *,
+        prefill: str,
+        length: int,
+        seed: int,
+        raw: bool,
+        decoding: Decoding,
+    ) -> Iterable[tuple[int, str, int]]: ...
 
 
 @dataclass(frozen=True)
-class TaskResult:
-    """One task at one length and one sampling seed."""
+class Model:
+    """Whose answers are judged."""
 
-    task: str
-    length: int
-    seed: int
-    n: int
-    correct: int
-    accuracy: float  # the task's headline metric; of partial credits where there are any
-    low: float  # Wilson, 95 %
-    high: float
-    steps: float  # mean decoding iterations
-    unparsable: int
-    seconds: float  # per sample
-    metric: str = "accuracy"
-    protocol: str = "fixed"
-    version: str = ""
-    solved: float = 0.0  # share of samples that are correct as a whole
+    name: str
+    weights: str  # hash of weights, adapter and tokenizer
+    dtype: str = ""  # precision, where it is not the model's own
 
 
-@dataclass(frozen=True)
-class EvalResult:
-    """Everything one evaluation found."""
+def identify(source: str | Path, dtype: str | None = None, out: Path | None = None) -> Model:
+    """The model behind a run folder, a model folder or a name; `out` remembers hashes."""
+    from goldimask.backbones.identity import weights_hash
+    from goldimask.runs import find_run
 
-    results: tuple[TaskResult, ...]
-    samples: tuple[Sample, ...] = field(repr=False, default=())
-
-    def __getitem__(self, task: str) -> TaskResult:
-        """The result of a task; its first length and seed."""
-        for result in self.results:
-            if result.task == task:
-                return result
-        raise KeyError(task)
-
-    def pass_at(self, task: str, k: int, length: int | None = None) -> float:
-        """pass@k over all sampling seeds of a task (and length)."""
-        counts: dict[str, list[bool]] = {}
-        for sample in self.samples:
-            if sample.task == task and length in (None, sample.length):
-                counts.setdefault(f"{sample.length}/{sample.id}", []).append(sample.correct)
-        return pass_at_k([(len(c), sum(c)) for c in counts.values()], k)
-
-    def to_json(self) -> list[dict[str, Any]]:
-        return [asdict(r) for r in self.results]
+    remember = out / DIGESTS if out is not None else None
+    return Model(find_run(source).name, weights_hash(source, remember), dtype or "")
 
 
 def evaluate(
-    backbone: Any,
+    backbone: Backbone | None,
     tasks: Sequence[str | Task],
     *,
     lengths: Sequence[int] | None = None,
     seeds: Sequence[int] | None = None,
-    decoder: str = "threshold",
-    options: Mapping[str, Any] | None = None,
+    decoder: str | None = None,
+    options: Mapping[str, Scalar] | None = None,
+    taus: Sequence[float] = (),
     limit: int | None = None,
     protocol: str = "fixed",
-    task_options: Mapping[str, Any] | None = None,
-    data: Mapping[str, Path | str] | Path | str | None = None,
+    task_options: Mapping[str, object] | None = None,
+    data: Sources = None,
     out: Path | str | None = None,
+    model: Model | str | Path | None = None,
     batch_size: int = 16,
     shard: tuple[int, int] = (0, 1),
-    model_name: str = "",
     progress: Callable[[int], None] | None = None,
-    say: Callable[[str], None] | None = None,
-    generate: Generate | None = None,
+    say: Say | None = None,
+    answer: Answer | None = None,
 ) -> EvalResult:
     """Accuracy of `backbone` on `tasks`.
 
-    `lengths` and `seeds` None mean each task's own (AIME: 16 samples at temperature 0.7); `options`
-    go to the decoder (`block`, `tau`, ...), `task_options` to the tasks that take them; `limit`
-    keeps the first problems of each task (and draws that many where a task generates them); `data`
-    is a folder or file of test sets, or one per task; `progress` is called with the number of
-    samples that became available.
+    `lengths`, `seeds` and `decoder` None mean each task's own (AIME: 16 samples at temperature
+    0.7); `options` go to the decoder (`block`, `tau`, ...), and each of `taus` is a decoding of its
+    own; `task_options` go to the tasks that take them; `limit` keeps the first problems of each
+    task (and draws that many where a task generates them); `data` is a folder or file of test sets,
+    or one per task. `out` keeps the answers of `model`, which is what the backbone was loaded from.
+    `progress` is called with the number of answers that became available; `answer` replaces
+    decoding with the backbone.
     """
-    plans = [
-        make_plan(t, protocol, limit, task_options or {}, dict(options or {}), seeds, lengths)
-        for t in tasks
-    ]
-    for plan in plans:  # everything that can be refused is refused before anything is decoded
-        if plan.task.prepare:
-            (say or (lambda text: None))(f"{plan.task.name}: {plan.task.prepare()}")
-    items = [
-        p.task.load(data.get(p.task.name) if isinstance(data, Mapping) else data) for p in plans
-    ]
-    store = Store(out, shard[0], model_name)
-    found: list[Sample] = []
-    for plan, rows in zip(plans, items, strict=True):
-        if generate is None:
-            make = backbone_stream(backbone, decoder, plan.options, batch_size)
-        else:
-            make = in_batches(generate, batch_size)
-        for length in plan.lengths:
-            for seed in plan.seeds:
-                cell = Cell(plan.task, length, seed, decoding_hash(decoder, plan.options))
-                found += run_cell(cell, rows[:limit], make, store, batch_size, shard, progress)
-    return EvalResult(aggregate(found, [p.task for p in plans]), tuple(found))
+    trials = plan_trials(
+        tasks,
+        lengths=lengths,
+        seeds=seeds,
+        decoder=decoder,
+        options=options,
+        taus=taus,
+        limit=limit,
+        protocol=protocol,
+        task_options=task_options,
+        data=data,
+        say=say,
+    )
+    if answer is None:
+        if backbone is None:
+            raise GoldimaskError("evaluate: give a backbone, or `answer` in its place")
+        answer = backbone_answer(backbone, batch_size)
+    if isinstance(model, str | Path):
+        model = identify(model, out=Path(out) if out is not None else None)
+    return run_trials(trials, answer, out, model, batch_size, shard, progress)
 
 
-@dataclass(frozen=True)
-class Plan:
-    """A task with everything the caller and the task's own protocol settled."""
+def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
+    """Decode all prompts in one running batch: who is done leaves, who waits takes its place."""
+    from goldimask.decoding import decode_iter
 
-    task: Task
-    lengths: tuple[int, ...]
-    seeds: tuple[int, ...]
-    options: dict[str, Any]
+    def answer(
+        prompts: Sequence[str],
+        *,
+        prefill: str,
+        length: int,
+        seed: int,
+        raw: bool,
+        decoding: Decoding,
+    ) -> Iterator[tuple[int, str, int]]:
+        options: dict[str, Any] = dict(decoding.options)
+        for index, made in decode_iter(
+            backbone,
+            list(prompts),
+            decoder=decoding.decoder,
+            length=length,
+            batch_size=batch_size,
+            prefill=prefill,
+            seed=seed,
+            **options,
+        ):
+            text = made.text
+            if raw:
+                text = backbone.tokenizer.decode(made.tokens, skip_special_tokens=False)
+            yield index, text, made.steps
 
-    def samples(self, limit: int | None, items: int) -> int:
-        """How many samples the task will take."""
-        return min(items, limit or items) * len(self.lengths) * len(self.seeds)
-
-
-def make_plan(
-    task: str | Task,
-    protocol: str,
-    limit: int | None,
-    task_options: Mapping[str, Any],
-    options: dict[str, Any],
-    seeds: Sequence[int] | None,
-    lengths: Sequence[int] | None,
-) -> Plan:
-    """Resolve a task; a generated one draws `limit` problems; AIME brings its own sampling."""
-    if isinstance(task, str):
-        drawn = {"n": limit} if limit and task.startswith("tiny-") else {}
-        given = accepted(task, task_options)
-        task = get_task(task, protocol=protocol, **drawn, **given)
-    sampling = dict(task.sampling)
-    many = sampling.pop("samples", 1)
-    if seeds is None:
-        seeds = range(many)
-        options = {**sampling, **options}
-    if not seeds or not all(x > 0 for x in lengths or (1,)):
-        raise GoldimaskError("seeds and lengths: expected at least one seed and positive lengths")
-    return Plan(task, tuple(lengths or (task.length,)), tuple(seeds), options)
+    return answer
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One task, length, seed and way of decoding."""
-
-    task: Task
-    length: int
-    seed: int
-    decoding: str
-
-    def key(self, item: Item) -> Key:
-        prompt = short_hash(self.task.prompt(item) + "\0" + self.task.prefill)
-        return (self.task.name, item.id, self.length, self.seed, prompt, self.decoding)
-
-
-def run_cell(
-    cell: Cell,
-    items: Sequence[Item],
-    stream: Stream,
-    store: Store,
-    batch_size: int,
-    shard: tuple[int, int],
-    progress: Callable[[int], None] | None,
-) -> list[Sample]:
-    """All samples of a cell that belong to this shard, decoded or found."""
-    rank, world = shard
-    mine = [(i, item) for i, item in enumerate(items) if i % world == rank]
-    done = rejudge(cell, mine, store)
-    if done and progress:
-        progress(len(done))
-    pending = [(i, item) for i, item in mine if cell.key(item) not in done]
-    for fresh in decoded_groups(cell, pending, stream, batch_size):
-        store.add(fresh)
-        done.update({s.key: s for s in fresh})
-        if progress:
-            progress(len(fresh))
-    return [done[cell.key(item)] for _, item in mine]
+def run_trials(
+    trials: Sequence[Planned],
+    answer: Answer,
+    out: Path | str | None = None,
+    model: Model | None = None,
+    batch_size: int = 16,
+    shard: tuple[int, int] = (0, 1),
+    progress: Callable[[int], None] | None = None,
+) -> EvalResult:
+    """All answers of this shard, decoded or found, and what they are worth."""
+    found: dict[Key, Outcome] = {}
+    outcomes: list[Outcome] = []
+    with ExitStack() as held:
+        file = None
+        if out is not None:
+            if model is None:
+                raise GoldimaskError(
+                    "evaluate: `out` keeps the answers of a model; say with `model` which run, "
+                    "folder or name the backbone was loaded from"
+                )
+            held.enter_context(locked(Path(out), part=str(shard[0])))
+            found = enter(Path(out), model, trials)
+            file = Path(out) / SAMPLES.replace("*", str(shard[0]))
+        for trial in trials:
+            done: dict[Key, Outcome] = {}
+            for fresh, is_new in answered(trial, trial.part(shard), found, answer, batch_size):
+                if file is not None and is_new:
+                    append_lines(file, fresh)
+                done |= {o.key: o for o in fresh}
+                if progress:
+                    progress(len(fresh))
+            outcomes += [done[trial.key(item)] for _, item in trial.part(shard)]
+    metrics = {trial.task.name: trial.task.metric for trial in trials}
+    return EvalResult(aggregate(outcomes, metrics), tuple(outcomes))
 
 
-def decoded_groups(
-    cell: Cell, pending: Sequence[tuple[int, Item]], stream: Stream, size: int
-) -> Iterator[list[Sample]]:
-    """Decode; judged samples in groups of `size`, in the order they were finished."""
-    task = cell.task
-    prompts = [task.prompt(item) for _, item in pending]
-    options = {"prefill": task.prefill, "length": cell.length, "seed": cell.seed, "raw": task.raw}
-    made: list[tuple[int, Item, Generated]] = []
+def manifest_of(model: Model) -> Manifest:
+    key = job_key("evaluate", weights=model.weights, settings={"dtype": model.dtype})
+    return make_manifest("evaluate", key, model.name, model.weights, dtype=model.dtype)
+
+
+def enter(folder: Path, model: Model, trials: Sequence[Planned]) -> dict[Key, Outcome]:
+    """Write down whose answers the folder holds and to what; return those that are there."""
+    manifest = manifest_of(model)
+    with locked(folder, wait=60.0):  # shards that start together take turns
+        found = read_outcomes(folder)
+        if same_job(folder, manifest):
+            manifest = read_manifest(folder) or manifest
+        elif found:
+            raise GoldimaskError(
+                f"'{folder}' holds answers and no manifest that says whose; choose another folder"
+            )
+        refuse_other_prompts(folder, found, trials)
+        known = {t.place: t for t in manifest.trials}
+        for t in (trial.record() for trial in trials):
+            before = known.get(t.place, t)  # of fewer problems now: the others are still there
+            whole = t if t.items >= before.items else before
+            rules = {"version": t.version, "protocol": t.protocol}
+            known[t.place] = whole.model_copy(update=rules)
+        write_manifest(folder, manifest.model_copy(update={"trials": [*known.values()]}))
+    return found
+
+
+def refuse_other_prompts(
+    folder: Path, found: Mapping[Key, Outcome], trials: Sequence[Planned]
+) -> None:
+    """One folder holds one answer to a problem; another wording would make it two."""
+    prompts = {(o.place, o.item): o.prompt for o in found.values()}
+    for trial in trials:
+        place = trial.record().place
+        for item in trial.items:
+            if prompts.get((place, item.id)) not in (None, trial.key(item)[4]):
+                raise GoldimaskError(
+                    f"'{folder}' holds an answer to another prompt of {trial.task.name}, "
+                    f"{item.id}; choose another folder, or remove this one"
+                )
+
+
+def answered(
+    trial: Planned,
+    mine: Sequence[tuple[int, Item]],
+    found: Mapping[Key, Outcome],
+    answer: Answer,
+    size: int,
+) -> Iterator[tuple[list[Outcome], bool]]:
+    """Groups of judged answers, and whether they are new: found, judged again, decoded."""
+    task = trial.task
+    rules = (task.version, task.protocol)
+    kept = [(item, found[k]) for _, item in mine if (k := trial.key(item)) in found]
+    if current := [o for _, o in kept if (o.version, o.protocol) == rules]:
+        yield current, False
+    if stale := [(item, o) for item, o in kept if (o.version, o.protocol) != rules]:
+        yield judged(task, stale), True
+    waiting = [(i, item) for i, item in mine if trial.key(item) not in found]
+    if not waiting:
+        return
+    decoded = answer(
+        [task.prompt(item) for _, item in waiting],
+        prefill=task.prefill,
+        length=trial.length,
+        seed=trial.seed,
+        raw=task.raw,
+        decoding=trial.decoding,
+    )
+    made: list[tuple[int, str, int]] = []
     started = time.perf_counter()
-    for count, (place, response) in enumerate(stream(prompts, **options), start=1):
-        made.append((*pending[place], response))
-        if len(made) == size or count == len(pending):
-            yield judged(cell, made, (time.perf_counter() - started) / len(made))
+    for count, response in enumerate(decoded, start=1):
+        made.append(response)
+        if len(made) == size or count == len(waiting):
+            seconds = (time.perf_counter() - started) / len(made)
+            blank = [
+                (waiting[k][1], unjudged(trial, *waiting[k], text, steps, seconds))
+                for k, text, steps in made
+            ]
+            yield judged(task, blank), True
             made, started = [], time.perf_counter()
 
 
-def judged(cell: Cell, made: Sequence[tuple[int, Item, Generated]], seconds: float) -> list[Sample]:
-    """Samples of some responses; `seconds` is what each took to decode."""
-    task = cell.task
-    blank = [
-        Sample(
-            *(task.name, task.version, task.protocol, item.id, i, cell.length, cell.seed),
-            *(cell.decoding, cell.key(item)[4], found.text, None, False, "", 0.0, 0.0),
-            *(found.steps, seconds),
-        )
-        for i, item, found in made
-    ]
-    return judge_samples(task, [item for _, item, _ in made], blank)
+def unjudged(
+    trial: Planned, index: int, item: Item, text: str, steps: int, seconds: float
+) -> Outcome:
+    return Outcome(
+        task=trial.task.name,
+        version=trial.task.version,
+        protocol=trial.task.protocol,
+        item=item.id,
+        index=index,
+        length=trial.length,
+        seed=trial.seed,
+        decoding=trial.decoding,
+        prompt=trial.key(item)[4],
+        output=text,
+        extracted=None,
+        correct=False,
+        detail="",
+        hits=0.0,
+        of=0.0,
+        steps=steps,
+        seconds=seconds,
+    )
 
 
-def judge_samples(task: Task, items: Sequence[Item], samples: Sequence[Sample]) -> list[Sample]:
+def judged(task: Task, pairs: Sequence[tuple[Item, Outcome]]) -> list[Outcome]:
     """Fill in the extracted answers and verdicts."""
-    extracted = [task.extract(s.output) for s in samples]
-    verdicts = task.judge_all(items, extracted)
+    extracted = [task.extract(o.output) for _, o in pairs]
+    verdicts = task.judge_all([item for item, _ in pairs], extracted)
+    rules = {"version": task.version, "protocol": task.protocol}
     return [
-        replace(
-            sample,
-            version=task.version,
-            protocol=task.protocol,
-            extracted=answer,
-            **asdict(verdict),
-        )
-        for sample, answer, verdict in zip(samples, extracted, verdicts, strict=True)
+        o.model_copy(update={**rules, "extracted": x, **asdict(verdict)})
+        for (_, o), x, verdict in zip(pairs, extracted, verdicts, strict=True)
     ]
-
-
-def rejudge(cell: Cell, mine: Sequence[tuple[int, Item]], store: Store) -> dict[Key, Sample]:
-    """Samples on disk; judged again where they were judged by other rules."""
-    task = cell.task
-    done = {k: store.found[k] for _, item in mine if (k := cell.key(item)) in store.found}
-    rules = (task.version, task.protocol)
-    stale = [
-        (item, done[k])
-        for _, item in mine
-        if (k := cell.key(item)) in done and (done[k].version, done[k].protocol) != rules
-    ]
-    if stale:
-        again = judge_samples(task, [i for i, _ in stale], [s for _, s in stale])
-        store.add(again)
-        done.update({s.key: s for s in again})
-    return done
-
-
-def aggregate(samples: Sequence[Sample], tasks: Sequence[Task] = ()) -> tuple[TaskResult, ...]:
-    """One result per (task, length, seed), in order of appearance."""
-    groups: dict[tuple[str, int, int], list[Sample]] = {}
-    for sample in samples:
-        groups.setdefault((sample.task, sample.length, sample.seed), []).append(sample)
-    metrics = {t.name: t.metric for t in tasks}
-    return tuple(
-        result_of(group, metrics.get(task, "accuracy")) for (task, _, _), group in groups.items()
-    )
-
-
-def result_of(group: Sequence[Sample], metric: str = "accuracy") -> TaskResult:
-    """The figures of one group of samples."""
-    first, n = group[0], len(group)
-    correct = sum(s.correct for s in group)
-    of = sum(s.of for s in group)
-    hits, total = (sum(s.hits for s in group), of) if of else (correct, n)
-    low, high = wilson(hits, total)
-    return TaskResult(
-        task=first.task,
-        length=first.length,
-        seed=first.seed,
-        n=n,
-        correct=correct,
-        accuracy=hits / total,
-        low=low,
-        high=high,
-        steps=sum(s.steps for s in group) / n,
-        unparsable=sum(s.extracted is None for s in group),
-        seconds=sum(s.seconds for s in group) / n,
-        metric=metric,
-        protocol=first.protocol,
-        version=first.version,
-        solved=correct / n,
-    )

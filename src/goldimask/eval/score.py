@@ -1,8 +1,9 @@
-"""Score generations that some harness has stored.
+"""Score generations that some harness has stored, as the outcomes an evaluation would write.
 
 Understood: the JSON of dllm-reasoning/d1 and divelab/LIFT (an object with a list `generations` of
-`question`, `generations`, `ground_truth`), this project's sample files, lm-eval's sample logs, and
-JSON Lines with a text and a gold under any of the usual names. Several files are pooled.
+`question`, `generations`, `ground_truth`), this project's evaluation folders and sample files,
+lm-eval's sample logs, and JSON Lines with a text and a gold under any of the usual names. Several
+files are pooled.
 
 A stored gold may be damaged (d1 and LIFT store None for GSM8K's negative ones). When the test set
 is at hand (`--data` or GOLDIMASK_DATA), each row is matched to it by its question and the gold
@@ -15,18 +16,22 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.sources import read_rows
-from goldimask.eval.stats import wilson
-from goldimask.eval.tasks import Item, Task, Verdict, get_task
+from goldimask.eval.run import judged
+from goldimask.eval.sources import Row, read_rows
+from goldimask.eval.tasks import Item, Task, accepted, get_task, known_tasks
+from goldimask.eval.trials import prompt_hash
+from goldimask.records import SAMPLES, Decoding, Outcome, read_lines, read_outcomes
+from goldimask.stats import TaskResult, aggregate, pooled, result_of
 
 TEXTS = ("generations", "generation", "output", "response", "completion", "text", "raw_generation")
 GOLDS = ("ground_truth", "gold", "target", "answer")
 QUESTIONS = ("question", "problem", "prompt")
+UNKNOWN = Decoding(decoder="unknown")  # what another harness did is not in its files
 
 
 @dataclass(frozen=True)
@@ -34,120 +39,58 @@ class Stored:
     """One stored generation and the problem it answers."""
 
     item: Item
-    text: str
+    outcome: Outcome  # not judged yet, or judged by whoever wrote it
     where: str  # file and row, for messages
-
-
-@dataclass(frozen=True)
-class Scored:
-    """One generation with its verdict."""
-
-    id: str
-    where: str
-    question: str
-    gold: Any
-    text: str
-    extracted: str | None
-    verdict: Verdict
 
 
 @dataclass(frozen=True)
 class Score:
     """What a set of stored generations is worth."""
 
-    task: str
-    protocol: str
-    n: int
-    correct: int
-    accuracy: float  # of cells where a task pools them
-    low: float
-    high: float
-    unparsable: int
-    metric: str = "accuracy"
-    version: str = ""
+    result: TaskResult
+    outcomes: tuple[Outcome, ...] = field(repr=False)
     files: int = 1
-    details: dict[str, int] = field(default_factory=dict)  # why answers failed
-    extra: dict[str, float] = field(default_factory=dict)  # Sudoku: cells, cells_correct, solved
-    samples: tuple[Scored, ...] = field(default=(), repr=False)
+
+    @property
+    def details(self) -> dict[str, int]:
+        """Why answers failed, and how many each."""
+        return dict(Counter(o.detail.split(":")[0] for o in self.outcomes if not o.correct))
 
     def to_json(self) -> dict[str, Any]:
-        row = asdict(self)
-        del row["samples"]
-        return row | row.pop("extra")
-
-
-def score_files(
-    files: Sequence[Path | str],
-    task: str,
-    protocol: str = "fixed",
-    *,
-    data: Path | str | None = None,
-    **options: Any,
-) -> Score:
-    """Read, extract and judge; `options` go to the task."""
-    chosen = get_task(task, protocol=protocol, **options)
-    stored = read_stored(files, chosen, data)
-    return score_stored(stored, chosen, len(files))
+        keys = ("task", "protocol", "n", "correct", "accuracy", "low", "high", "unparsable")
+        row = {key: getattr(self.result, key) for key in (*keys, "metric", "version")}
+        row |= {"files": self.files, "details": self.details}
+        if any(o.of for o in self.outcomes):
+            hits, cells = pooled(self.outcomes)
+            row |= {"cells": int(cells), "cells_correct": int(hits), "solved": self.result.solved}
+        trials = aggregate(self.outcomes)  # what the pooled figures mix
+        return row | ({"trials": [t.to_json() for t in trials]} if len(trials) > 1 else {})
 
 
 def score_stored(stored: Sequence[Stored], task: Task, files: int = 1) -> Score:
     """Judge what was read."""
     if task.prepare:
         task.prepare()
-    extracted = [task.extract(s.text) for s in stored]
-    verdicts = task.judge_all([s.item for s in stored], extracted)
-    samples = tuple(
-        Scored(s.item.id, s.where, str(s.item.meta.get("question", "")), s.item.gold, s.text, x, v)
-        for s, x, v in zip(stored, extracted, verdicts, strict=True)
-    )
-    n, correct = len(samples), sum(v.correct for v in verdicts)
-    of = sum(v.of for v in verdicts)
-    hits, total = (sum(v.hits for v in verdicts), of) if of else (correct, n)
-    low, high = wilson(hits, total)
-    cells = {"cells": int(of), "cells_correct": int(hits), "solved": correct / n} if of else {}
-    return Score(
-        task=task.name,
-        protocol=task.protocol,
-        n=n,
-        correct=correct,
-        accuracy=hits / total,
-        low=low,
-        high=high,
-        unparsable=sum(x is None for x in extracted),
-        metric=task.metric,
-        version=task.version,
-        files=files,
-        details=dict(Counter(v.detail.split(":")[0] for v in verdicts if not v.correct)),
-        extra=cells,
-        samples=samples,
-    )
+    outcomes = judged(task, [(s.item, s.outcome) for s in stored])
+    return Score(result_of(outcomes, task.metric), tuple(outcomes), files)
 
 
 def disagreements(stored: Sequence[Stored], first: Score, second: Score) -> list[dict[str, Any]]:
-    """Samples on which two protocols give different verdicts."""
-    out = []
-    for row, a, b in zip(stored, first.samples, second.samples, strict=True):
-        if (a.verdict.correct, a.verdict.hits) != (b.verdict.correct, b.verdict.hits):
-            out.append(
-                {
-                    "where": row.where,
-                    "id": a.id,
-                    "gold": a.gold,
-                    **{
-                        score.protocol: {
-                            "extracted": x.extracted,
-                            "correct": x.verdict.correct,
-                            "detail": x.verdict.detail,
-                            **({"hits": x.verdict.hits} if x.verdict.of else {}),
-                        }
-                        for score, x in ((first, a), (second, b))
-                    },
-                }
-            )
-    return out
+    """Generations on which two protocols give different verdicts."""
+    return [
+        {"where": s.where, "id": s.item.id, "gold": s.item.gold}
+        | {x.protocol: verdict(x) for x in (a, b)}
+        for s, a, b in zip(stored, first.outcomes, second.outcomes, strict=True)
+        if (a.correct, a.hits) != (b.correct, b.hits)
+    ]
 
 
-# ---------------------------------------------------------------- reading
+def verdict(o: Outcome) -> dict[str, Any]:
+    found = {"extracted": o.extracted, "correct": o.correct, "detail": o.detail}
+    return found | ({"hits": o.hits} if o.of else {})
+
+
+# --- reading -------------------------------------------------------------------------------------
 
 
 def read_stored(
@@ -156,50 +99,66 @@ def read_stored(
     """All generations of all files."""
     found: list[Stored] = []
     known = Known(task, data)
-    for name in files:
-        path = Path(name)
-        paths = sorted(path.glob("samples-*.jsonl")) if path.is_dir() else [path]
-        if not paths:
-            raise GoldimaskError(f"{path}: a folder without samples-*.jsonl")
-        for file in paths:
-            rows = generations(file)
-            known.expect(rows)
-            for i, row in enumerate(rows):
-                found += stored_of(row, i, f"{file}:{i + 1}", task, known)
+    for path in map(Path, files):
+        own = own_outcomes(path)
+        if own is not None:
+            mine = [o for o in own if o.task == task.name]
+            known.cover(max((o.index for o in mine), default=-1) + 1)
+            for o in mine:
+                where = f"{path}: {o.item}"
+                found.append(Stored(known.find({"id": o.item}, o.index, where), o, where))
+            continue
+        for i, row in enumerate(read_rows(path)):
+            found += stored_of(row, i, f"{path}:{i + 1}", task, known)
     if not found:
         raise GoldimaskError(f"{', '.join(map(str, files))}: no generations of task '{task.name}'")
     return found
 
 
-def generations(path: Path) -> list[Mapping[str, Any]]:
-    """The rows of a file; the list `generations` of d1's and LIFT's objects."""
-    if path.name.removesuffix(".gz").endswith(".json"):
-        import gzip
-        import json
-
-        try:
-            data = path.read_bytes()
-            value = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-        except (OSError, ValueError) as error:
-            raise GoldimaskError(f"{path}: cannot be read as JSON ({error})") from error
-        if isinstance(value, dict) and isinstance(value.get("generations"), list):
-            return value["generations"]
-    return read_rows(path)
+def own_outcomes(path: Path) -> list[Outcome] | None:
+    """Outcomes of an evaluation folder or of one of its files; None for anything else."""
+    if path.is_dir():
+        if not any(path.glob(SAMPLES)):
+            raise GoldimaskError(f"{path}: a folder without {SAMPLES}")
+        return list(read_outcomes(path).values())
+    return read_lines(path, Outcome)[0] if path.match(SAMPLES) and path.is_file() else None
 
 
-def stored_of(
-    row: Mapping[str, Any], index: int, where: str, task: Task, known: Known
-) -> list[Stored]:
+def stored_of(row: Row, index: int, where: str, task: Task, known: Known) -> list[Stored]:
     """A row's generations; lm-eval may hold several for one problem."""
     if not isinstance(row, Mapping):
         raise GoldimaskError(f"{where}: expected an object, got {type(row).__name__}")
-    if "decoding" in row and row.get("task") not in (None, task.name):
-        return []  # our own file may hold several tasks
     item = known.find(row, index, where)
-    return [Stored(item, text, where) for text in texts_of(row, where)]
+    return [
+        Stored(item, outcome_of(task, item, index, copy, text), where)
+        for copy, text in enumerate(texts_of(row, where))
+    ]
 
 
-def texts_of(row: Mapping[str, Any], where: str) -> list[str]:
+def outcome_of(task: Task, item: Item, index: int, copy: int, text: str) -> Outcome:
+    """As far as a foreign file tells; the copies of an answer count as sampling seeds."""
+    return Outcome(
+        task=task.name,
+        version="",
+        protocol="",
+        item=item.id,
+        index=index,
+        length=0,
+        seed=copy,
+        decoding=UNKNOWN,
+        prompt=prompt_hash(task, item),
+        output=text,
+        extracted=None,
+        correct=False,
+        detail="",
+        hits=0.0,
+        of=0.0,
+        steps=0,
+        seconds=0.0,
+    )
+
+
+def texts_of(row: Row, where: str) -> list[str]:
     if "resps" in row:  # lm-eval: one list per request
         flat = [x for part in row["resps"] for x in (part if isinstance(part, list) else [part])]
         return [str(x) for x in flat]
@@ -230,15 +189,14 @@ class Known:
         self.by_id = {i.id: i for i in items}
         self.by_question = {squeezed(str(i.meta.get("question", i.prompt))): i for i in items}
 
-    def expect(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Our own samples carry no gold: the test set has to be loaded."""
-        ours = [r for r in rows if isinstance(r, Mapping) and "prompt_hash" in r and "index" in r]
-        if ours and not self.by_id:
-            last = max(int(r["index"]) for r in ours) + 1
+    def cover(self, count: int) -> None:
+        """Our own outcomes carry no gold: the test set has to be loaded, `count` problems of it."""
+        if count and not self.by_id:
             name = self.task.name
-            self.load(get_task(name, n=last) if name.startswith("tiny-") else self.task)
+            more = accepted(name, {"n": count}) if name in known_tasks() else {}
+            self.load(get_task(name, **more) if more else self.task)
 
-    def find(self, row: Mapping[str, Any], index: int, where: str) -> Item:
+    def find(self, row: Row, index: int, where: str) -> Item:
         document = row.get("doc")
         document = document if isinstance(document, Mapping) else {}
         question = next((row[k] for k in QUESTIONS if isinstance(row.get(k), str)), None)

@@ -94,6 +94,8 @@ def _rows_of_json(path: Path, text: str) -> list[Row]:
         raise GoldimaskError(f"{path}: not JSON ({error})") from error
     if isinstance(value, list):
         return value
+    if isinstance(value, dict) and isinstance(value.get("generations"), list):
+        return value["generations"]  # d1's and LIFT's outputs, which hold other lists too
     lists = [v for v in value.values() if isinstance(v, list)] if isinstance(value, dict) else []
     if len(lists) != 1:
         raise GoldimaskError(f"{path}: expected a list of objects, or an object holding one list")

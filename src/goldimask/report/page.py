@@ -139,14 +139,6 @@ def embed(value: Any) -> str:
     return _UNSAFE.sub(lambda m: _ESCAPES.get(m[0], f"\\u{ord(m[0]):04x}"), text)
 
 
-def embedded(page: str) -> Any:
-    """The data of a page, read back; what the tests compare."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    if found is None:
-        raise GoldimaskError("page: holds no data block; was it written by goldimask?")
-    return json.loads(found[1])
-
-
 @cache
 def template(name: str) -> str:
     """A file of the package's templates."""

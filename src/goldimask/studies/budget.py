@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from goldimask.backbones import Backbone
+from goldimask.bootstrap import interval, weights
 from goldimask.errors import GoldimaskError
-from goldimask.eval.stats import spread
 from goldimask.methods import method
 from goldimask.processes import torch_threads
+from goldimask.stats import spread
 from goldimask.studies.heldout import HeldOut, held_out
-from goldimask.studies.resampling import interval, per_group, weights
 from goldimask.studies.schedule import Tuning
 from goldimask.studies.tuning import study_examples, tune
 
@@ -111,10 +111,10 @@ def change(before: HeldOut, after: HeldOut, count: int) -> Change:
     unsure = (p < UNSURE).astype(float)
     by = before.example
     return {
-        "nll": per_group(before.logp - after.logp, by, count),
-        "nll_n": per_group(np.ones(len(p)), by, count),
-        "p": per_group((np.exp(after.logp) - p) * unsure, by, count),
-        "p_n": per_group(unsure, by, count),
+        "nll": np.bincount(by, before.logp - after.logp, minlength=count),
+        "nll_n": np.bincount(by, np.ones(len(p)), minlength=count),
+        "p": np.bincount(by, (np.exp(after.logp) - p) * unsure, minlength=count),
+        "p_n": np.bincount(by, unsure, minlength=count),
     }
 
 

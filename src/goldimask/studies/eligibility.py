@@ -23,15 +23,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from goldimask.bootstrap import interval, weights
 from goldimask.decoding.engine import model_call
 from goldimask.decoding.forward import Decodable
 from goldimask.decoding.prompts import make_settings
 from goldimask.decoding.rows import Row, new_row, window
 from goldimask.decoding.scores import score_rows
-from goldimask.decoding.sweep import TAUS
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
+
+TAUS = (0.7, 0.8, 0.9, 0.95)  # of the paper's sweep
 
 
 @dataclass(frozen=True)
@@ -177,8 +179,7 @@ def change(
     """Correct eligibility gained and lost from one model to the other, per state."""
     example = np.array([s.example for s in states])
     kinds, where = np.unique(example, return_inverse=True)
-    rng = Keys(seed).rng(0, Stream.STUDY)
-    picks = rng.integers(len(kinds), size=(draws, len(kinds)))
+    picks = weights(len(kinds), draws, seed)
     rows = []
     for tau in taus:
         was = [p.correct & (p.confidence >= tau) for p in before]
@@ -187,16 +188,15 @@ def change(
         lost = np.array([int((a & ~b).sum()) for a, b in zip(was, now, strict=True)])
         per_example = np.bincount(where, gained - lost, len(kinds))
         counts = np.bincount(where, minlength=len(kinds))
-        means = per_example[picks].sum(1) / counts[picks].sum(1)
-        low, high = np.percentile(means, [2.5, 97.5])
+        low, high = interval((picks @ per_example) / (picks @ counts))
         rows.append(
             {
                 "tau": tau,
                 "gained": float(gained.mean()),
                 "lost": float(lost.mean()),
                 "net": float((gained - lost).mean()),
-                "low": float(low),
-                "high": float(high),
+                "low": low,
+                "high": high,
             }
         )
     return rows

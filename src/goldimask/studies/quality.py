@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from goldimask.backbones import Backbone
+from goldimask.bootstrap import interval, weights
 from goldimask.data.batches import make_batch
 from goldimask.keys import Keys
 from goldimask.noise import overmask
@@ -30,7 +31,6 @@ from goldimask.processes import torch_threads
 from goldimask.select.base import candidate_attention
 from goldimask.select.reveal import RandomSelect, SubmodularSelect
 from goldimask.step import module_mode
-from goldimask.studies.resampling import interval, weights
 from goldimask.studies.tuning import study_examples
 from goldimask.types import Batch, Corruption, Signal, Signals
 

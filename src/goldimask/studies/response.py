@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from goldimask.backbones import Backbone
+from goldimask.bootstrap import interval, weights
 from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
@@ -27,7 +28,6 @@ from goldimask.noise import overmask
 from goldimask.processes import torch_threads
 from goldimask.select.reveal import RandomSelect
 from goldimask.step import module_mode
-from goldimask.studies.resampling import interval, weights
 from goldimask.studies.tuning import study_examples
 from goldimask.types import Example, Signals
 

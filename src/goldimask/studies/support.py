@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from goldimask.backbones import Backbone
+from goldimask.bootstrap import interval, weights
 from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
@@ -32,7 +33,6 @@ from goldimask.noise import overmask
 from goldimask.objective import Support
 from goldimask.processes import torch_threads
 from goldimask.step import module_mode
-from goldimask.studies.resampling import interval, per_group, weights
 from goldimask.studies.tuning import study_examples
 from goldimask.train.attention_layer import draw_sets
 from goldimask.types import Batch, Example, Signal
@@ -213,8 +213,8 @@ def cross_fit(y: np.ndarray, x: np.ndarray, example: np.ndarray, count: int) -> 
         square = float((x[:, fit] ** 2).sum())
         slope = float((x[:, fit] * y[:, fit]).sum()) / square if square > 0 else 0.0
         residual = ((y - slope * x) ** 2).sum(0)
-        error += np.where(half == own, per_group(residual, example, count), 0.0)
-    return error, per_group((y**2).sum(0), example, count), half
+        error += np.where(half == own, np.bincount(example, residual, minlength=count), 0.0)
+    return error, np.bincount(example, (y**2).sum(0), minlength=count), half
 
 
 def r2(fold: Fold, w: np.ndarray | None = None) -> float:

@@ -9,8 +9,10 @@ from goldimask.errors import GoldimaskError
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
 from goldimask.keys import content_id
 from goldimask.tiny.families import problem_family
+from goldimask.records import Decoding
 
 PREFIX = "tiny-"
+DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
 def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
@@ -43,6 +45,7 @@ def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed")
         length=source.gen_length,
         lengths=(source.gen_length,),
         protocol=protocol,
+        decoding=DECODING,
     )
 
 

@@ -1,4 +1,4 @@
-"""Files of prompts, the command line, the sweep and the shared-state study."""
+"""Files of prompts, the command line and the shared-state study."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from goldimask.cli import _register, app
 from goldimask.decoding import decode
 from goldimask.decoding.jobs import read_prompts, run_job
 from goldimask.decoding.show import canvas, colour, legend
-from goldimask.decoding.sweep import Point, is_baseline, reductions, sweep
 from goldimask.errors import GoldimaskError
-from goldimask.report.sweep import markdown, write_figure
+from goldimask.runs import find_run, load_run
 from goldimask.studies import eligibility as study
 
 SMALL = {"length": 12, "block": 8}
+PAIRS = [("How many apples?", "12 - 5 = 7 are left."), ("7 - 5", "The answer is 42, so add(a, b)")]
 ROWS = [{"prompt": f"{i} + {i} = ?", "id": f"q{i}"} for i in range(5)]
 
 
@@ -101,8 +101,7 @@ def test_cli_decode_writes_a_replay(call, folder, tmp_path):
         (("decode", "RUN", "a", "--show", "--json"), "--show is for one prompt"),
         (("decode", "RUN", "a", "--show", "--html", "x"), "--html is for one prompt"),
         (("decode", "RUN", "a", "--against", "x"), "--against needs --html"),
-        (("sweep", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
-        (("sweep", "RUN", "--tasks", "x", "--baselines", "b"), "b is not among the runs"),
+        (("eval", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
         (("study", "eligibility", "RUN", "--tau", "1.5"), "--tau: expected confidences"),
     ],
 )
@@ -128,52 +127,34 @@ def test_picture(llada):
     assert colour(1, 9) != colour(9, 9)
 
 
-def fake(name, model, task, length, tau):
-    return 0.5 + 0.1 * len(model) * tau, 100 * tau / len(model), 10, length or 128
+def test_runs(folder, tmp_path):
+    assert find_run(folder).base == str(folder)
+    assert find_run("tiny").name == "tiny"
+    run = tmp_path / "run"
+    run.mkdir()
+    with pytest.raises(GoldimaskError, match="neither a run folder"):
+        find_run(run)
+    (run / "recipe.yaml").write_text("backbone: {name: tiny, dtype: auto}\n")
+    with pytest.raises(GoldimaskError, match="neither adapter/ nor model/"):
+        find_run(run)
+    (run / "adapter").mkdir()
+    found = find_run(run)
+    assert (found.base, found.adapter, found.options) == ("tiny", run / "adapter", ())
+    (run / "recipe.yaml").write_text("seed: 1\n")
+    with pytest.raises(GoldimaskError, match="backbone: missing"):
+        find_run(run)
 
 
-def test_sweep_and_reductions(tmp_path):
-    runs = [
-        ("base", lambda: "x", True),
-        ("better", lambda: "xxx", True),
-        ("ours", lambda: "xxxx", False),
-    ]
-    points = sweep(runs, ["t", "u"], fake, taus=(0.9, 0.7))
-    assert len(points) == 12 and [p.tau for p in points[:2]] == [0.7, 0.9]
-    found = reductions(points)
-    assert len(found) == 4 and {r.against for r in found} == {"better"}
-    assert found[0].reduction == pytest.approx(0.25)
-    assert found[0].accuracy_difference == pytest.approx(7.0)
-    pdf, png = write_figure(points, tmp_path)
-    before = pdf.read_bytes(), png.read_bytes()
-    assert before[0][:4] == b"%PDF" and before[1][1:4] == b"PNG"
-    write_figure(points, tmp_path)
-    assert before == (pdf.read_bytes(), png.read_bytes())
-    assert "| ours | t | 128 | 0.7 |" in markdown(points)
-    with pytest.raises(GoldimaskError, match="same name"):
-        sweep([runs[0], runs[0]], ["t"], fake)
+def test_adapter_run_decodes_like_its_model(llada, folder, tmp_path):
+    from goldimask.backbones.lora import LoraSettings, add_lora, save_adapter
 
-
-def test_best_baseline_is_the_most_accurate_then_the_cheapest():
-    point = lambda run, acc, steps, base: Point(run, "t", 8, 0.9, acc, steps, 5, base)  # noqa: E731
-    points = [
-        point("a", 0.4, 10, True),
-        point("b", 0.6, 30, True),
-        point("c", 0.6, 20, True),
-        point("d", 0.5, 25, False),
-    ]
-    (found,) = reductions(points)
-    assert found.against == "c" and found.reduction == pytest.approx(-0.25)
-
-
-def test_baselines_by_recipe(tmp_path):
-    assert is_baseline("tiny")
-    for preset, expected in (("goldimask-d", False), ("lift-2", True)):
-        (tmp_path / "recipe.yaml").write_text(f"method: {{preset: {preset}}}\n")
-        assert is_baseline(str(tmp_path)) is expected
-
-
-PAIRS = [("How many apples?", "12 - 5 = 7 are left."), ("7 - 5", "The answer is 42, so add(a, b)")]
+    adapted = add_lora(load_run(folder), LoraSettings(r=2, alpha=4.0), seed=0)
+    run = tmp_path / "lora-run"
+    save_adapter(adapted, run / "adapter")
+    (run / "recipe.yaml").write_text(f"backbone: {{name: tiny, path: {folder}}}\n")
+    loaded = load_run(run)
+    assert loaded.name == "lora-run"
+    assert decode(loaded, ["a"], **SMALL)[0].tokens == decode(adapted, ["a"], **SMALL)[0].tokens
 
 
 def test_states_are_shared_and_predictions_literal(backbone):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
 from goldimask.eval.equivalence import as_number, normalised
-from goldimask.eval.mathpool import Deadlines, Pool, equivalent
+from goldimask.eval.mathpool import Deadlines, close_pool, compared, equivalent, shared_pool
 from goldimask.eval.tasks import get_task
 
 EQUAL = [
@@ -85,13 +91,41 @@ def test_hostile_answers_end_and_are_wrong(protocol):
 
 
 def test_a_killed_computation_is_a_timeout_and_order_is_kept():
-    pool = Pool(2, Deadlines(soft=0.2, hard=0.3, wall=30.0))
-    try:
-        jobs = [("fixed", "5", "10^{10^{10}}"), ("fixed", "a+b", "b+a"), ("fixed", "5", "x")] * 2
-        assert pool.run(jobs) == ["timeout", "equal", "wrong"] * 2
-    finally:
-        pool.close()
-    assert pool.workers == []
+    jobs = [("fixed", "5", "10^{10^{10}}"), ("fixed", "a+b", "b+a"), ("fixed", "5", "x")] * 2
+    found = compared(jobs, Deadlines(soft=0.2, hard=0.3, wall=30.0), workers=2)
+    assert found == ["timeout", "equal", "wrong"] * 2
+
+
+def test_a_worker_that_dies_loses_no_other_item():
+    """Idle workers that something killed are replaced; the pool goes on or is made anew."""
+    assert equivalent([("p+q", "q+p")]) == ["equal"]
+    for child in multiprocessing.active_children():
+        if child.name == "pebble_pool_worker" and child.pid:
+            os.kill(child.pid, signal.SIGKILL)
+    pairs = [(f"x+{i}", f"{i}+x") for i in range(2, 12)]
+    assert equivalent(pairs) == ["equal"] * 10
+
+
+def test_wall_clock_bounds_a_worker_that_only_waits(monkeypatch):
+    """The pool ends a worker whose CPU time does not grow."""
+    pool = shared_pool(1)
+    future = pool.schedule(time.sleep, (60,), timeout=0.3)
+    with pytest.raises(TimeoutError):
+        future.result()
+    assert pool.schedule(len, ("abc",)).result() == 3
+    close_pool()
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "print('once')\n"
+        "from goldimask.eval.mathpool import equivalent\n"
+        "print(equivalent([('x+1', '1+x'), ('x', 'y')]))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["once", "['equal', 'wrong']"], done.stderr
+    assert done.returncode == 0 and done.stderr == ""
 
 
 def test_pool_works_outside_the_main_thread():

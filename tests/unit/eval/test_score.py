@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from goldimask.cli.app import app
-from goldimask.cli.compare_runs import compare_runs  # noqa: F401  registers the verb
-from goldimask.cli.eval import eval_command, numbers, parse_shard  # noqa: F401
+from goldimask.cli import report as report_verb  # noqa: F401  registers the verb
+from goldimask.cli.app import app, numbers
+from goldimask.cli.eval import eval_command, parse_shard  # noqa: F401
 from goldimask.cli.score import score  # noqa: F401
 from goldimask.errors import GoldimaskError
-from goldimask.eval.run import evaluate
-from goldimask.eval.score import read_stored, score_files
-from goldimask.eval.summary import best_lengths, chosen_scores, compare_pair, load_results
+from goldimask.eval.run import Model, evaluate
+from goldimask.eval.score import Score, read_stored, score_stored
 from goldimask.eval.tasks import get_task
 from goldimask.files import write_json
 
@@ -36,6 +35,11 @@ def no_data(monkeypatch):
 def d1_file(folder: Path, rows: list[dict[str, Any]] = D1, name: str = "d1.json") -> Path:
     more = {"gen_length": 128, "diffusion_steps": 64, "block_length": 32, "metrics": {"x": []}}
     return write_json(folder / name, {"generations": rows, **more})
+
+
+def scored(files: list[Path], task: str, data: Path | None = None) -> Score:
+    chosen = get_task(task)
+    return score_stored(read_stored(files, chosen, data), chosen)
 
 
 def run(*arguments: str) -> Any:
@@ -72,8 +76,8 @@ def test_diff_lists_disagreements(tmp_path):
 def test_golds_come_from_the_test_set(tmp_path):
     data = tmp_path / "gsm8k.jsonl"
     data.write_text(json.dumps({"question": "q4", "answer": "#### -10"}) + "\n")
-    found = score_files([d1_file(tmp_path)], "gsm8k", data=data)
-    assert found.correct == 3 and "no gold" not in found.details
+    found = scored([d1_file(tmp_path)], "gsm8k", data)
+    assert found.result.correct == 3 and "no gold" not in found.details
 
 
 def test_lift_and_generic_and_lm_eval_rows(tmp_path):
@@ -88,9 +92,10 @@ def test_lift_and_generic_and_lm_eval_rows(tmp_path):
         "filtered_resps": ["1005"],
     }
     (tmp_path / "samples_gsm8k.jsonl").write_text(json.dumps(lm_eval) + "\n")
-    assert score_files([tmp_path / "generic.jsonl"], "gsm8k").correct == 1
-    found = score_files([tmp_path / "samples_gsm8k.jsonl"], "gsm8k")
-    assert (found.n, found.correct) == (2, 1)
+    assert scored([tmp_path / "generic.jsonl"], "gsm8k").result.correct == 1
+    found = scored([tmp_path / "samples_gsm8k.jsonl"], "gsm8k")
+    assert (found.result.n, found.result.correct) == (2, 1)
+    assert [(o.seed, o.correct) for o in found.outcomes] == [(0, True), (1, False)]
 
 
 def test_sudoku_reports_cells_and_solved(tmp_path):
@@ -126,31 +131,33 @@ def test_code_is_not_run_without_permission(tmp_path):
 )
 def test_unusable_rows_are_named(tmp_path, rows, match):
     with pytest.raises(GoldimaskError, match=match):
-        score_files([d1_file(tmp_path, rows)], "gsm8k")
+        scored([d1_file(tmp_path, rows)], "gsm8k")
 
 
 def speaker(wrong: int):
     """Answers the tiny tasks from their responses; every `wrong`-th answer is spoiled."""
-    from goldimask.eval.run import Generated
-
     problems = {i.prompt: i.meta["problem"] for i in get_task("tiny-chain", n=12).load(None)}
 
-    def generate(prompts, *, prefill, length, seed, raw):
+    def answer(prompts, *, length, **options):
         order = list(problems)
-        return [
-            Generated(
-                "<answer> none </answer>" if order.index(p) % wrong == 0 else problems[p].response,
-                length // 4,
-            )
-            for p in prompts
-        ]
+        for i, p in enumerate(prompts):
+            spoiled = order.index(p) % wrong == 0
+            text = "<answer> none </answer>" if spoiled else problems[p].response
+            yield i, text, length // 4
 
-    return generate
+    return answer
 
 
 def evaluated(folder: Path, wrong: int, **options: Any):
     return evaluate(
-        None, ["tiny-chain"], limit=12, out=folder, generate=speaker(wrong), batch_size=5, **options
+        None,
+        ["tiny-chain"],
+        limit=12,
+        out=folder,
+        model=Model("speaker", "0"),
+        answer=speaker(wrong),
+        batch_size=5,
+        **options,
     )
 
 
@@ -162,45 +169,45 @@ def test_own_samples_are_scored_again(tmp_path):
     assert len(stored) == 12
 
 
-def test_lengths_and_pairs(tmp_path):
-    evaluated(tmp_path / "a", 3, lengths=(64, 128))
-    evaluated(tmp_path / "a", 2, lengths=(256,))
-    evaluated(tmp_path / "b", 4, lengths=(64, 128))
-    samples, results = load_results(tmp_path / "a")
-    assert len(samples) == 36
-    assert best_lengths(results)["tiny-chain"] == (64, pytest.approx(8 / 12))
-    assert chosen_scores(results, "256") == {"tiny-chain": pytest.approx(0.5)}
-    other, _ = load_results(tmp_path / "b")
-    pair, alone = compare_pair(samples, other, "tiny-chain", 128)
-    assert (pair.n, alone) == (12, 0) and pair.difference == pytest.approx(1 / 12)
-    with pytest.raises(GoldimaskError, match="share no problem"):
-        compare_pair(samples, other, "tiny-chain", 256)
-
-
-def test_compare_runs(tmp_path):
+def test_evaluations_are_compared(tmp_path):
     for name, wrong in (("a1", 3), ("a2", 2), ("b1", 4), ("b2", 6)):
         evaluated(tmp_path / name, wrong, lengths=(64,))
+    evaluated(tmp_path / "a1", 2, lengths=(128,))
     runs = [f"{n[0]}={tmp_path / n}" for n in ("a1", "a2", "b1", "b2")]
-    found = run("compare-runs", *runs, "--baselines", "a", "--length", "64", "--json")
+    words = (*runs, "--baselines", "a", "--length", "64", "--format", "csv")
+    (found,) = run("report", *words, "--json")["comparisons"]
     assert found["strongest_baseline"] == "a"
     ours = found["methods"]["b"]
     assert ours["scores"]["tiny-chain"]["n"] == 2
     assert ours["change"]["tiny-chain"] == pytest.approx((19 / 24) / (14 / 24) - 1)
-    assert [p["difference"] for p in found["paired"]] == pytest.approx([1 / 12, 4 / 12])
-    for form, mark in (("latex", "\\toprule"), ("markdown", "| method |"), ("csv", "method,task")):
-        result = CliRunner().invoke(
-            app, ["compare-runs", *runs, "--length", "64", "--format", form]
-        )
-        assert mark in result.stdout
-    text = CliRunner().invoke(app, ["compare-runs", *runs, "--length", "64"]).stdout
+    (pair,) = found["paired"]
+    assert (pair["n"], pair["difference"]) == (24, pytest.approx(5 / 24))
+    words = ["report", runs[0], runs[2], "--format", "terminal"]
+    assert "not all at the same length: tiny-chain" in CliRunner().invoke(app, words).stdout
+    text = CliRunner().invoke(app, [*words, "--length", "64"]).stdout
     assert "McNemar" in text and "length 64" in text
 
 
-def test_a_folder_of_mixed_decodings_is_refused(tmp_path):
+def test_a_torn_line_is_left_out(tmp_path):
     evaluated(tmp_path, 3)
-    evaluated(tmp_path, 3, options={"tau": 0.5})
-    with pytest.raises(GoldimaskError, match="2 ways of decoding"):
-        load_results(tmp_path)
+    file = tmp_path / "samples-0.jsonl"
+    file.write_text(file.read_text()[:-20])
+    for source in (tmp_path, file):
+        assert run("score", str(source), "--task", "tiny-chain", "--json")["n"] == 11
+
+
+def test_several_decodings_in_a_folder_are_told_apart(tmp_path):
+    for name, wrong in (("a", 3), ("b", 4)):
+        evaluated(tmp_path / name, wrong, taus=(0.5, 0.9))
+    runs = [str(tmp_path / name) for name in "ab"]
+    found = run("report", *runs, "--format", "csv", "--json")
+    ways = [f"threshold block=32 tau={tau}" for tau in (0.5, 0.9)]
+    assert [c["decoding"] for c in found["comparisons"]] == ways
+    assert [c["paired"][0]["n"] for c in found["comparisons"]] == [12, 12]
+    assert {"steps", "results-1", "results-2"} <= set(found["tables"])
+    assert found["figures"] == ["steps"]
+    found = run("score", str(tmp_path / "a"), "--task", "tiny-chain", "--json")
+    assert (found["n"], [t["n"] for t in found["trials"]]) == (24, [12, 12])
 
 
 def test_pass_at_k_over_seeds(tmp_path):
@@ -211,9 +218,9 @@ def test_pass_at_k_over_seeds(tmp_path):
 
 
 def test_arguments(monkeypatch):
-    assert numbers("128,256", "--lengths") == (128, 256) and numbers("", "x") is None
+    assert numbers("128,256", "--lengths", int) == (128, 256) and numbers("", "x", int) == ()
     with pytest.raises(GoldimaskError, match="--lengths"):
-        numbers("12a", "--lengths")
+        numbers("12a", "--lengths", int)
     assert parse_shard("1/4") == (1, 4)
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")

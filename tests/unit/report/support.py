@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,3 +117,10 @@ def step(
     batch = batch if batch is not None else make_batch(examples(), 0)
     out = MaskedStep(made, Scorer())(Model(), batch, PinnedKeys(seed, 0, t))  # type: ignore[arg-type]
     return out, batch, made
+
+
+def embedded(page: str) -> Any:
+    """The data of a page, read back."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])

@@ -2,8 +2,7 @@
 
 from goldimask.decoding.types import Commit, Decoded, Settings
 from goldimask.report.decode_page import decode_page, decode_record, group_decodes
-from goldimask.report.page import embedded
-from unit.report.support import HOSTILE, Tokenizer
+from unit.report.support import HOSTILE, Tokenizer, embedded
 
 
 def decoded(steps: int = 4, n: int = 24, prompt: tuple[int, ...] = (0, 1, 2)) -> Decoded:

@@ -2,8 +2,8 @@
 
 from goldimask.report.decode_page import decode_record
 from goldimask.report.demo_page import demo_page
-from goldimask.report.page import LIMIT, embedded
-from unit.report.support import Tokenizer, step
+from goldimask.report.page import LIMIT
+from unit.report.support import Tokenizer, embedded, step
 from unit.report.test_decode_page import decoded
 
 TASK = {"accuracy": 0.25, "low": 0.2, "high": 0.31, "n": 40, "steps": 12.5, "seconds": 0.1}

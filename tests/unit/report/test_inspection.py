@@ -22,10 +22,9 @@ from goldimask.report.inspection import (
     drawn_level,
     levels_around,
 )
-from goldimask.report.page import embedded
 from goldimask.report.step_page import step_record
 from goldimask.report.terminal import states, step_view
-from unit.report.support import HOSTILE, Tokenizer, examples, step
+from unit.report.support import HOSTILE, Tokenizer, embedded, examples, step
 
 
 def test_only_the_level_is_pinned():

@@ -9,11 +9,11 @@ import torch
 from goldimask.data.batches import make_batch
 from goldimask.methods import PRESETS
 from goldimask.objective import Priority, Support, value
-from goldimask.report.page import LIMIT, embed, embedded, page_html
+from goldimask.report.page import LIMIT, embed, page_html
 from goldimask.report.step_page import SUPPORTERS, pack, step_record, steps_section
 from goldimask.select.base import candidate_attention
 from goldimask.types import Batch, Example
-from unit.report.support import Tokenizer, examples, step
+from unit.report.support import Tokenizer, embedded, examples, step
 
 METHODS = ("vanilla", "cart", "gift", "lift-2", "agdo", "goldimask-d", "goldimask-r", "goldimask-t")
 close = lambda x: pytest.approx(x, rel=6e-4, abs=1e-12)  # noqa: E731  four digits

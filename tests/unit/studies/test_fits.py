@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from goldimask.bootstrap import interval, weights
+from goldimask.stats import finite
 from goldimask.studies import support
 from goldimask.studies.budget import summarise
 from goldimask.studies.heldout import HeldOut
-from goldimask.studies.resampling import finite, interval, weights
 from goldimask.studies.response import Responses, analyse, fit
 
 

@@ -155,14 +155,14 @@ def test_studies_return_plain_data(load) -> None:
         study_support(load, examples=24, sets=2),
         study_quality(load, examples=8),
     ]  # fmt: skip
-    from goldimask.studies.resampling import finite
-    from goldimask.studies.tables import study_tables
+    from goldimask.stats import finite
+    from goldimask.studies.output import study_tables
 
     for result in made:
         plain = finite(result)
         json.dumps(plain, allow_nan=False)
-        for _, columns, rows, _ in study_tables([plain]):
-            assert rows and all(len(row) == len(columns) for row in rows)
+        for table in study_tables([plain]):
+            assert table.rows and all(len(row) == len(table.columns) for row in table.rows)
     support, quality = made[2], made[3]
     places = {(r["measured"], r["when"]) for r in support["rows"]}
     assert ("0", "before") in places and ("1", "after") in places and ("distance", "-") in places
@@ -198,16 +198,17 @@ def test_command_line_writes_data_tables_and_figure(small_model: Path, tmp_path:
 
 
 def test_figures_of_every_study(tmp_path: Path, load) -> None:
-    from goldimask.studies.figures import write_study_figure
-    from goldimask.studies.resampling import finite
+    from goldimask.figures import write
+    from goldimask.stats import finite
+    from goldimask.studies.output import study_figure
 
     for result in (study_support(load, examples=24, sets=2), study_quality(load, examples=8)):
-        paths = write_study_figure([finite(result)] * 2, tmp_path)
+        paths = write(study_figure([finite(result)] * 2), tmp_path)
         assert [p.suffix for p in paths] == [".pdf", ".png"] and paths[0].stat().st_size > 1000
     rules = {r: {f"delta_{x}": {"mean": 0.1, "sd": 0.0, "seeds": [0.1]} for x in ("nll", "p")}
              for r in ("uniform", "1-p")}  # fmt: skip
     budget = {"study": "budget", "backbone": "x", "rules": rules}
-    assert write_study_figure([budget], tmp_path)
+    assert write(study_figure([budget]), tmp_path)
 
 
 def test_layers_of_the_study_follow_the_backbone(load) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import get_type_hints
 
+from pydantic import TypeAdapter, ValidationError
+
+from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 
-__all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks"]
+__all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks", "own_length"]
 
 
 for _name, _where, _summary in (
@@ -29,7 +32,13 @@ def known_tasks() -> list[str]:
     return TASKS.names()
 
 
-def accepted(task: str | Task, options: Mapping[str, Any]) -> dict[str, Any]:
+def own_length(task: str) -> int:
+    """The fixed length of a task by its name in outcomes; 0 for one that is not known."""
+    name = task.removesuffix("-standard")
+    return get_task(name).length if name in TASKS.names() else 0
+
+
+def accepted(task: str | Task, options: Mapping[str, object]) -> dict[str, object]:
     """Those of the options that the task's factory takes (only code tasks run programs, ...)."""
     if isinstance(task, Task):
         return {}
@@ -37,7 +46,7 @@ def accepted(task: str | Task, options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in options.items() if k in known}
 
 
-def get_task(task: str | Task, **options: Any) -> Task:
+def get_task(task: str | Task, **options: object) -> Task:
     """A task by name, its options checked by the factory's signature; a Task passes through."""
     if isinstance(task, Task):
         return task

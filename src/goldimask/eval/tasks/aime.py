@@ -1,7 +1,8 @@
-"""AIME 2024 and 2025: 30 problems each, answers are integers from 0 to 999 (decision D21).
+"""AIME 2024 and 2025: 30 problems each, answers are integers from 0 to 999.
 
 Published as pass@16: 16 samples at temperature 0.7 and length 512, one recorded seed per sample.
-Neither temperature nor length is in the released code; both are printed with the score.
+Neither temperature nor length is in the released code; both are printed with the score (D21,
+docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task
 from goldimask.eval.tasks.mathematics import make_item, math_task
+from goldimask.records import Decoding
 
-SAMPLING = {"samples": 16, "temperature": 0.7}
+DECODING = Decoding(decoder="low-confidence", options={"block": 32, "temperature": 0.7})
 
 
 def aime24(protocol: Protocol = "fixed") -> Task:
@@ -29,7 +31,14 @@ def aime25(protocol: Protocol = "fixed") -> Task:
 
 def _aime(name: str, protocol: Protocol) -> Task:
     return math_task(
-        name, protocol, lambda s: load(name, s), 512, lengths=(512,), sampling=SAMPLING, row=item_of
+        name,
+        protocol,
+        lambda source: load(name, source),
+        512,
+        lengths=(512,),
+        decoding=DECODING,
+        samples=16,
+        row=item_of,
     )
 
 

@@ -6,9 +6,10 @@
     verdict   = task.check(item, extracted)
 
 A task is a frozen record of functions. `TASKS` holds one factory per task; the factory's keyword
-arguments are the task's options. Every factory of a benchmark takes `protocol`: `fixed` is
-the project's corrected reading of an answer, `lift` the as-released one (decision D15).
-Judging is done on lists, so that a task may spread it over processes.
+arguments are the task's options. Every factory of a benchmark takes `protocol`: `fixed` is the
+project's corrected reading of an answer, `lift` the as-released one (D15, docs/decisions.md). A
+task names the decoder and the number of samples it is published with. Judging is done on lists, so
+that a task may spread it over processes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from goldimask.records import Decoding
 from goldimask.registry import Registry
 
 Protocol = Literal["fixed", "lift"]
+PUBLISHED = Decoding(decoder="low-confidence", options={"block": 32})  # two tokens a step
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Task:
     metric: str = "accuracy"  # name of the headline figure
     prepare: Callable[[], str] | None = None  # what must work before any decoding; says what is set
     raw: bool = False  # judge the text with its special tokens, as the published protocol does
-    sampling: Mapping[str, Any] = field(default_factory=dict)  # published pass@k: samples, ...
+    decoding: Decoding = PUBLISHED  # used unless the caller names another
+    samples: int = 1  # per problem, with seeds 0, 1, ...: published as pass@k
     credits: Callable[[Item], float] | None = None  # partial credits an item holds (Sudoku's cells)
     row: Callable[[Mapping[str, Any], int], Item] | None = None  # a row of the test set -> Item
     # stored generations of another harness: (row as read, position) -> Item, None if not its kind

@@ -9,10 +9,12 @@ that are off by a factor of 100; a deadline is added.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
+from goldimask.errors import GoldimaskError
 from goldimask.eval import answers
-from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict
+from goldimask.eval.tasks.base import Item, Judge, Protocol, Task, Verdict
 
 INSTRUCTION = (
     "You are a math expert. You will be given a question to solve. Solve it step by step. "
@@ -43,7 +45,18 @@ def extract_lift(text: str) -> str | None:
     return found if found else answers.lift_first_block(text)
 
 
-def judge(protocol: Protocol) -> Callable[[Sequence[Item], Sequence[str | None]], list[Verdict]]:
+def prepare() -> str:
+    """What the judge needs is there, and what it is."""
+    missing = [name for name in ("math_verify", "pebble") if find_spec(name) is None]
+    if missing:
+        raise GoldimaskError(
+            f"comparing mathematical answers needs {', '.join(missing).replace('_', '-')}: "
+            "pip install 'goldimask[eval]'"
+        )
+    return "answers are compared by math-verify"
+
+
+def judge(protocol: Protocol) -> Judge:
     def run(items: Sequence[Item], extracted: Sequence[str | None]) -> list[Verdict]:
         from goldimask.eval.mathpool import equivalent
 
@@ -73,6 +86,7 @@ def math_task(
         length=length,
         prefill="<reasoning>",
         protocol=protocol,
+        prepare=prepare,
         raw=True,
         stored=stored,
         **options,

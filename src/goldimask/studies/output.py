@@ -1,11 +1,15 @@
-"""Results of the studies as tables: (title, columns, rows of texts, note)."""
+"""What the studies found, as tables and figures: a table and a chart for each backbone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-Table = tuple[str, tuple[str, ...], list[tuple[str, ...]], str]
+import numpy as np
+
+from goldimask.figures import Chart, Figure, Line
+from goldimask.tables import Table
+
 Result = dict[str, Any]
 
 
@@ -18,6 +22,18 @@ def study_tables(results: Sequence[Result]) -> list[Table]:
         "quality": quality_tables,
     }
     return [table for r in results for table in makers[r["study"]](r)]
+
+
+def study_figure(results: Sequence[Result]) -> Figure:
+    """One figure for a study, a chart for each backbone."""
+    makers: dict[str, Callable[[Result], Chart]] = {
+        "budget": budget_chart,
+        "response": response_chart,
+        "support": support_chart,
+        "quality": quality_chart,
+    }
+    name = results[0]["study"]
+    return Figure(name, name, tuple(makers[name](r) for r in results))
 
 
 FITS = (
@@ -55,7 +71,7 @@ def budget_tables(r: Result) -> list[Table]:
         f"{r['k']} supervised positions each; {r['heldout']} held-out examples, {r['targets']} "
         f"targets; {len(r['seeds'])} seeds (mean ± SD); 95 % intervals over examples and seeds."
     )
-    return [(title, columns, rows, note)]
+    return [Table(r["study"], title, columns, tuple(rows), note=note)]
 
 
 def response_tables(r: Result) -> list[Table]:
@@ -90,9 +106,10 @@ def response_tables(r: Result) -> list[Table]:
         )
     ]
     fit_columns = ("draws", "fitted peak", "95 %", "a, b", "held-out R2", "interior")
+    fit_title = f"Study 2: fits, {r['backbone']} on {r['corpus']}"
     return [
-        (title, columns, rows, note),
-        (f"Study 2: fits, {r['backbone']} on {r['corpus']}", fit_columns, fits, FITS),
+        Table("response", title, columns, tuple(rows), note=note),
+        Table("response-fits", fit_title, fit_columns, tuple(fits), note=FITS),
     ]
 
 
@@ -116,7 +133,7 @@ def support_tables(r: Result) -> list[Table]:
     )
     title = f"Study 3: support, {r['backbone']} on {r['corpus']}"
     note = f"{r['examples']} examples, {r['sets']} reveal sets, held-out within-target R2."
-    return [(title, columns, rows, note)]
+    return [Table(r["study"], title, columns, tuple(rows), note=note)]
 
 
 def against(row: Result, name: str) -> str:
@@ -148,4 +165,80 @@ def quality_tables(r: Result) -> list[Table]:
         f"{r['examples']} examples, frozen model; realised gain [Δ log p]+, Δp and priority are "
         "means over the kept targets; 95 % intervals over examples."
     )
-    return [(title, columns, rows, note)]
+    return [Table(r["study"], title, columns, tuple(rows), note=note)]
+
+
+def budget_chart(r: Result) -> Chart:
+    """dNLL against dp, a marker per seed and a cross for the mean; lower right is better."""
+    lines = []
+    for rule, found in r["rules"].items():
+        x, y = found["delta_nll"], found["delta_p"]
+        seeds = tuple(zip(x["seeds"], y["seeds"], strict=True))
+        lines.append(Line(rule, seeds, look="dots"))
+        if len(seeds) > 1:
+            lines += cross(rule, seeds, (x["mean"], y["mean"]))
+    return Chart(r["backbone"], "ΔNLL (lower is better)", "Δp (higher is better)", tuple(lines))
+
+
+def cross(name: str, seeds: Sequence[tuple[float, float]], at: tuple[float, float]) -> list[Line]:
+    """Through the mean, from the least to the greatest of the seeds."""
+    xs, ys = zip(*seeds, strict=True)
+    return [
+        Line(name, ((min(xs), at[1]), (max(xs), at[1])), dashed=False),
+        Line(name, ((at[0], min(ys)), (at[0], max(ys))), dashed=False),
+    ]
+
+
+def response_chart(r: Result) -> Chart:
+    """The profile with intervals, the fitted curve, and the priority scaled to it."""
+    found = r["pooled"]
+    bins = [b for b in found["bins"] if b["interval"] is not None]
+    measured = tuple((b["p"], b["dp"]) for b in bins)
+    within = tuple((min(b["interval"][0], b["dp"]), max(b["interval"][1], b["dp"])) for b in bins)
+    lines = [Line("measured", measured, look="dots", within=within)]
+    p = np.linspace(0.001, 0.999, 300)
+    if found["fit"]:
+        f = found["fit"]
+        lines.append(Line("fit", curve(p, f["scale"] * p ** f["a"] * (1 - p) ** f["b"])))
+    top = max((y for _, y in measured), default=1.0) * 256 / 27
+    lines.append(Line("p(1-p)^3, scaled", curve(p, top * p * (1 - p) ** 3), "base", dashed=True))
+    peak = "" if found["peak"] is None else f", fitted peak {found['peak']:.2f}"
+    title = f"{r['backbone']}{peak}"
+    return Chart(title, "initial confidence p1", "Δp after the reveal", tuple(lines))
+
+
+def curve(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], ...]:
+    return tuple(zip(x.tolist(), y.tolist(), strict=True))
+
+
+def support_chart(r: Result) -> Chart:
+    """R2 by block, before and after the reveal, linear dashed and saturating solid."""
+    lines = []
+    for when in ("before", "after"):
+        for kind in ("saturating", "linear"):
+            name = f"{when} the reveal, {kind}"
+            points = by_layer(r["rows"], when, kind)
+            lines.append(Line(name, points, when, look="both", dashed=kind == "linear"))
+    y = "held-out within-target R2, t ≥ 0.5"
+    return Chart(r["backbone"], "block", y, tuple(lines), zero=True)
+
+
+def by_layer(rows: list[Result], when: str, kind: str) -> tuple[tuple[float, float], ...]:
+    """Mean over the noise intervals from 0.5 on, weighted by targets."""
+    points = []
+    for layer in sorted({int(x["measured"]) for x in rows if x["when"] == when}):
+        mine = [x for x in rows if x["measured"] == str(layer) and x["when"] == when]
+        high = [x for x in mine if x["from"] >= 0.5] or mine
+        total = sum(x["targets"] for x in high)
+        points.append((layer, sum(x[kind] * x["targets"] for x in high) / total))
+    return tuple(points)
+
+
+def quality_chart(r: Result) -> Chart:
+    """Realised gain of the kept targets by block, one line per selector."""
+    lines = []
+    for name in dict.fromkeys(x["selector"] for x in r["rows"]):
+        points = tuple((x["layer"], x["gain"]) for x in r["rows"] if x["selector"] == name)
+        lines.append(Line(name, points, look="both", dashed=name == "random"))
+    y = "mean [Δ log p]+ of kept targets"
+    return Chart(r["backbone"], "attention of block", y, tuple(lines))
