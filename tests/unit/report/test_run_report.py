@@ -2,7 +2,6 @@
 
 import csv
 import json
-from dataclasses import MISSING, asdict, fields
 
 import pytest
 import yaml
@@ -11,7 +10,8 @@ from typer.testing import CliRunner
 from goldimask.cli import report as verb  # noqa: F401  registers the verb
 from goldimask.cli.app import app
 from goldimask.errors import GoldimaskError
-from goldimask.eval.records import Sample
+from goldimask.jobs import make_manifest
+from goldimask.records import Decoding, Outcome, append_lines, write_manifest
 from goldimask.report.page import embedded
 from goldimask.report.run_report import make_report, markdown, write_files, write_html
 from goldimask.report.runs import read_run, read_sources
@@ -21,7 +21,9 @@ from unit.report.support import HOSTILE
 LOSSES = {"vanilla": [2.0, 1.5, 1.25], "goldimask-d": [2.5, 1.75, 1.0]}
 
 
-def write_run(folder, preset, seed=1, correct=(True, False, False, True), output="out"):
+def write_run(
+    folder, preset, seed=1, correct=(True, False, False, True), output="out", taus=(0.9,)
+):
     """A finished, evaluated run as `goldimask train` and `goldimask eval` leave it."""
     folder.mkdir(parents=True)
     recipe = {"seed": seed, "method": {"preset": preset, "weigh": {"cap": 4}}, "data": {"a": [1]}}
@@ -35,25 +37,28 @@ def write_run(folder, preset, seed=1, correct=(True, False, False, True), output
     lines.append({"step": 30, "eval_loss": 1.0})
     text = "".join(json.dumps(x) + "\n" for x in lines)
     (folder / "metrics.jsonl").write_text(text + '{"step": 40, "lo')
-    samples = [sample(i, ok, output) for i, ok in enumerate(correct)]
-    (folder / "eval").mkdir()
-    rows = "".join(json.dumps(asdict(s)) + "\n" for s in samples)
-    (folder / "eval" / "samples-0.jsonl").write_text(rows)
+    answers = [outcome(i, ok, output, tau) for tau in taus for i, ok in enumerate(correct)]
+    append_lines(folder / "eval" / "samples-0.jsonl", answers)
+    write_manifest(folder / "eval", make_manifest("evaluate", "key", folder.name, "weights"))
     (folder / "step.html").write_text("<p>page</p>")
     return folder
 
 
-def sample(i, ok, output):
-    values = {
-        **{"task": "tiny-sort", "version": "1", "protocol": "fixed", "id": f"p{i}", "index": i},
-        **{"length": 64, "seed": 0, "decoding": "d", "prompt_hash": "h", "output": output},
-        **{"extracted": "4", "correct": ok, "detail": "", "hits": 0.0, "of": 0.0, "steps": 10 + i},
-        "seconds": 0.1,
-    }
-    for f in fields(Sample):  # fields added later have defaults of their own
-        if f.name not in values and f.default is MISSING and f.default_factory is MISSING:
-            values[f.name] = ""
-    return Sample(**values)
+def outcome(i, ok, output, tau):
+    return Outcome(
+        **{"task": "tiny-sort", "version": "1", "protocol": "fixed", "item": f"p{i}", "index": i},
+        **{"length": 64, "seed": 0, "prompt": "h", "output": output, "extracted": "4"},
+        decoding=Decoding(decoder="threshold", options={"tau": tau}),
+        **{"correct": ok, "detail": "", "hits": 0.0, "of": 0.0, "steps": 10 + i, "seconds": 0.1},
+    )
+
+
+@pytest.fixture(autouse=True)
+def weights(monkeypatch):
+    """The runs here have no weights to hash."""
+    monkeypatch.setattr(
+        "goldimask.backbones.identity.weights_hash", lambda run, remember=None: "weights"
+    )
 
 
 @pytest.fixture
@@ -131,6 +136,29 @@ def test_the_verb(runs, tmp_path):
     tex = out.with_suffix(".tex").read_text()
     assert r"\begin{document}" in tex and tex.count(r"\includegraphics") == len(result["figures"])
     assert "| vanilla |" in out.with_suffix(".md").read_text()
+
+
+def test_thresholds_give_a_figure_and_the_steps_saved(tmp_path):
+    taus = (0.7, 0.9)
+    paths = [
+        str(write_run(tmp_path / "vanilla", "vanilla", taus=taus)),
+        str(write_run(tmp_path / "ours", "goldimask-d", correct=(True,) * 4, taus=taus)),
+    ]
+    report = make_report(*read_sources(paths))
+    figure = next(f for f in report.figures if f.name == "sweep-tiny-sort-64")
+    assert [line.points for line in figure.lines] == [((11.5, 50.0),) * 2, ((11.5, 100.0),) * 2]
+    saved = table(report, "steps-saved").rows
+    assert [row[:5] for row in saved] == [("ours", "tiny-sort", 64, t, "vanilla") for t in taus]
+    assert saved[0][-2:] == (50.0, 4)
+    assert len(table(report, "results").rows) == 4 and len(table(report, "paired").rows) == 2
+
+
+def test_answers_of_other_weights_are_refused(runs, monkeypatch):
+    monkeypatch.setattr(
+        "goldimask.backbones.identity.weights_hash", lambda run, remember=None: "new"
+    )
+    with pytest.raises(GoldimaskError, match="answers of weights weights, but the run now holds"):
+        read_sources(runs)
 
 
 def test_sweeps_and_studies_are_shown(tmp_path):
