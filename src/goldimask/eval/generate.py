@@ -51,20 +51,14 @@ def backbone_stream(
 
     A raw text keeps its special tokens.
     """
-    from goldimask.decoding import decode_iter
+    from goldimask.decoding import decode_iter, make_settings
 
     def stream(
         prompts: Sequence[str], *, prefill: str, length: int, seed: int, raw: bool
     ) -> Iterator[tuple[int, Generated]]:
+        settings = make_settings(decoder, length=length, seed=seed, **options)
         for index, made in decode_iter(
-            backbone,
-            list(prompts),
-            decoder=decoder,
-            length=length,
-            batch_size=batch_size,
-            prefill=prefill,
-            seed=seed,
-            **options,
+            backbone, list(prompts), settings, batch_size=batch_size, prefill=prefill
         ):
             text = made.text
             if raw:

@@ -201,12 +201,12 @@ def test_a_backbone_decodes_a_task_in_one_running_batch(monkeypatch):
 
     calls = []
 
-    def reversed_decode(backbone, prompts, **options):
+    def reversed_decode(backbone, prompts, settings, **options):
         calls.append((len(prompts), options["batch_size"]))
         for i in reversed(range(len(prompts))):
             yield i, SimpleNamespace(text=prompts[i], tokens=[], steps=i)
 
-    monkeypatch.setattr(goldimask.decode, "decode_iter", reversed_decode)
+    monkeypatch.setattr(goldimask.decoding, "decode_iter", reversed_decode)
     task = make_task()
     seen = []
     found = evaluate(None, [task], batch_size=2, progress=seen.append)
