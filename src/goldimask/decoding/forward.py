@@ -21,7 +21,7 @@ from goldimask.decoding.rows import RowState
 from goldimask.decoding.types import PaddingSide, Settings
 
 # Positions from which on a call of a large model is bound by arithmetic and not by reading the
-# weights: two calls of this size take no longer than one of twice the size.
+# weights, so that two such calls cost what one of twice the size would.
 FULL_CALL = 1024
 
 
