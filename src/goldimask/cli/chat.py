@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from goldimask.cli.app import app
 from goldimask.cli.decode import BlockSize, Length, RunArgument, Tau
 from goldimask.console import say
+
+if TYPE_CHECKING:
+    from goldimask.decoding.types import Settings
 
 
 @app.command()
@@ -25,18 +28,19 @@ def chat(
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ...")] = None,
 ) -> None:
     """Talk to a model; `/reset` forgets the conversation, `/quit` or end of input leaves."""
+    from goldimask.decoding import make_settings
     from goldimask.backbones import load_backbone
 
+    settings = make_settings(
+        decoder,
+        tau=tau,
+        length=length,
+        block=block,
+        temperature=temperature,
+        seed=seed,
+        eos_stop=True,
+    )
     backbone = load_backbone(run, dtype, device)
-    options = {
-        "decoder": decoder,
-        "tau": tau,
-        "length": length,
-        "block": block,
-        "temperature": temperature,
-        "seed": seed,
-        "eos_stop": True,
-    }
     say(f"{backbone.name}; /reset forgets, /quit leaves")
     messages: list[dict[str, str]] = []
     while (text := ask()) is not None:
@@ -44,7 +48,7 @@ def chat(
             messages.clear()
         elif text:
             messages.append({"role": "user", "content": text})
-            answer = reply(backbone, fitted(backbone, messages, length), options)
+            answer = reply(backbone, fitted(backbone, messages, length), settings)
             messages.append({"role": "assistant", "content": answer})
 
 
@@ -68,9 +72,9 @@ def fitted(backbone: Any, messages: list[dict[str, str]], length: int) -> list[d
     return messages
 
 
-def reply(backbone: Any, messages: list[dict[str, str]], options: dict[str, Any]) -> str:
+def reply(backbone: Any, messages: list[dict[str, str]], settings: Settings) -> str:
     """Decode and print the part of the answer that is settled from its beginning."""
-    from goldimask.decoding import decode
+    from goldimask.decoding import decode_with
 
     tokens: dict[int, int] = {}
     ends = {backbone.pad_id, backbone.turn_end_id}
@@ -92,7 +96,7 @@ def reply(backbone: Any, messages: list[dict[str, str]], options: dict[str, Any]
             sys.stdout.flush()
             shown = text
 
-    (made,) = decode(backbone, [messages], watch=watch, **options)
+    (made,) = decode_with(backbone, [messages], settings, watch=watch)
     rest = made.text[len(shown) :] if made.text.startswith(shown) else "\n" + made.text
     sys.stdout.write(rest + "\n")
     sys.stdout.flush()

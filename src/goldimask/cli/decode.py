@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from goldimask.cli.app import JsonFlag, app
 from goldimask.console import emit, progress, say
 from goldimask.errors import GoldimaskError
+
+if TYPE_CHECKING:
+    from goldimask.decoding.types import Cache, Settings
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run folder, a model folder, or a backbone's name.")
@@ -32,12 +35,14 @@ def decode_command(
     tau: Tau = None,
     length: Length = 128,
     block: BlockSize = None,
-    factor: Annotated[float, typer.Option(help="f of the factor decoder.")] = 1.0,
+    factor: Annotated[float | None, typer.Option(help="f of the factor decoder. [1]")] = None,
     steps: Annotated[int | None, typer.Option(help="Model calls, for step quotas.")] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.0,
     top_p: Annotated[float, typer.Option(help="Draw from this share of the mass.")] = 1.0,
     top_k: Annotated[int, typer.Option(help="Draw from this many tokens; 0 is all.")] = 0,
-    alg_temp: Annotated[float, typer.Option(help="Dream: draw the positions too.")] = 0.0,
+    alg_temp: Annotated[
+        float | None, typer.Option(help="Step quotas: draw the positions too. [0]")
+    ] = None,
     cfg: Annotated[float, typer.Option(help="Classifier-free guidance; 0 is off.")] = 0.0,
     cache: Annotated[str, typer.Option(help="none, or prefix | dual (approximate).")] = "none",
     eos_stop: Annotated[bool, typer.Option("--eos-stop", help="Stop at the end token.")] = False,
@@ -80,54 +85,42 @@ def decode_command(
         raise GoldimaskError("decode: --html is for one prompt, without --show")
     if against and html is None:
         raise GoldimaskError("decode: --against needs --html, the page that shows both")
-    options: dict[str, Any] = {
-        "decoder": decoder,
-        "tau": tau,
-        "length": length,
-        "block": block,
-        "factor": factor,
-        "steps": steps,
-        "temperature": temperature,
-        "top_p": top_p,
-        "top_k": top_k,
-        "alg_temp": alg_temp,
-        "cfg": cfg,
-        "cache": cache,
-        "eos_stop": eos_stop,
-        "allow_mask": allow_mask,
-        "seed": seed,
-        "prefill": prefill,
-        "batch_size": batch_size,
-    }
-    checked(options)
-    rows = [] if file is None else read(file)
+    from goldimask.decoding import make_settings
+    from goldimask.decoding.prompt_file import read_prompts
+
+    settings = make_settings(  # mistakes are found before a model is loaded
+        decoder,
+        tau=tau,
+        length=length,
+        block=block,
+        factor=factor,
+        steps=steps,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        alg_temp=alg_temp,
+        cfg=cfg,
+        cache=cast("Cache", cache),
+        eos_stop=eos_stop,
+        allow_mask=allow_mask,
+        seed=seed,
+    )
+    batch: dict[str, Any] = {"prefill": prefill, "batch_size": batch_size}
+    rows = [] if file is None else read_prompts(file)
     from goldimask.backbones import load_backbone
 
     backbone = load_backbone(run, dtype, device)
     if cache != "none":
         say(f"cache '{cache}' is approximate: scores within a block use stale keys and values")
     if file is not None:
-        decode_file(backbone, rows, out, run, options, trace, as_json)
+        decode_file(backbone, rows, out, run, settings, batch, trace, as_json)
     elif html is not None:
         models = [(run, backbone), *((r, load_backbone(r, dtype, device)) for r in against or ())]
-        write_replay(html, models, prompt, samples, options, trace, as_json)
+        write_replay(html, models, prompt, samples, settings, batch, trace, as_json)
     elif show:
-        show_one(backbone, prompt, options)
+        show_one(backbone, prompt, settings, batch)
     else:
-        print_all(backbone, prompt, samples, options, trace, as_json)
-
-
-def checked(options: dict[str, Any]) -> None:
-    """Find mistakes before a model is loaded."""
-    from goldimask.decoding.prompts import make_settings
-
-    make_settings(**{k: v for k, v in options.items() if k not in ("prefill", "batch_size")})
-
-
-def read(file: Path) -> list[dict[str, Any]]:
-    from goldimask.decoding.jobs import read_prompts
-
-    return read_prompts(file)
+        print_all(backbone, prompt, samples, settings, batch, trace, as_json)
 
 
 def decode_file(
@@ -135,16 +128,19 @@ def decode_file(
     rows: Any,
     out: Any,
     run: str,
-    options: dict[str, Any],
+    settings: Settings,
+    batch: dict[str, Any],
     trace: bool,
     as_json: bool,
 ) -> None:
     from dataclasses import asdict
 
-    from goldimask.decoding.jobs import run_job
+    from goldimask.decoding.prompt_file import decode_rows
 
     with progress("decode", len(rows)) as advance:
-        report = run_job(backbone, rows, out, model=run, trace=trace, advance=advance, **options)
+        report = decode_rows(
+            backbone, rows, out, settings, model=run, trace=trace, advance=advance, **batch
+        )
     line = f"{report.decoded} decoded, {report.found} already there, mean steps "
     emit(asdict(report), as_json, f"{line}{report.steps_mean:.1f} → {report.out}")
 
@@ -153,15 +149,16 @@ def print_all(
     backbone: Any,
     prompt: str | None,
     samples: int,
-    options: dict[str, Any],
+    settings: Settings,
+    batch: dict[str, Any],
     trace: bool,
     as_json: bool,
 ) -> None:
     from rich.text import Text
 
-    from goldimask.decoding import decode
+    from goldimask.decoding import decode_with
 
-    found = decode(backbone, [prompt] * samples, **options)
+    found = decode_with(backbone, [prompt or ""] * samples, settings, **batch)
     result = {"prompt": prompt, "responses": [d.record(trace) for d in found]}
     lines = [f"{d.text}\n[{described(d)}]" for d in found]
     emit(result, as_json, Text("\n\n".join(lines)))
@@ -172,20 +169,23 @@ def write_replay(
     models: list[tuple[str, Any]],
     prompt: str | None,
     samples: int,
-    options: dict[str, Any],
+    settings: Settings,
+    batch: dict[str, Any],
     trace: bool,
     as_json: bool,
 ) -> None:
     """Decode the prompt with every model and write the page that replays them side by side."""
     from rich.markup import escape
 
-    from goldimask.decoding import decode
+    from goldimask.decoding import decode_with
     from goldimask.report.decode_page import decode_page, decode_record
 
     records, rows = [], []
     for label, (run, backbone) in zip(labels([r for r, _ in models]), models, strict=True):
         special = sorted(backbone.special_ids)
-        for i, made in enumerate(decode(backbone, [prompt] * samples, **options)):
+        for i, made in enumerate(
+            decode_with(backbone, [prompt or ""] * samples, settings, **batch)
+        ):
             name = label if samples == 1 else f"{label}, sample {i + 1}"
             records.append(decode_record(made, backbone.tokenizer, name, special=special))
             rows.append({"run": run, "label": name, **made.record(trace)})
@@ -216,17 +216,17 @@ def described(d: Any) -> str:
     return ", ".join(notes)
 
 
-def show_one(backbone: Any, prompt: str | None, options: dict[str, Any]) -> None:
+def show_one(backbone: Any, prompt: str | None, settings: Settings, batch: dict[str, Any]) -> None:
     """Redraw after every step on a terminal; the last state elsewhere."""
     from rich.console import Console
     from rich.live import Live
 
-    from goldimask.decoding import decode
+    from goldimask.decoding import decode_with
     from goldimask.decoding.show import canvas, legend
 
     console = Console()
     commits: list[Any] = []
-    length = options["length"]
+    length = settings.length
 
     def picture(steps: int) -> Any:
         return canvas(backbone.tokenizer, commits, length, steps)
@@ -239,7 +239,7 @@ def show_one(backbone: Any, prompt: str | None, options: dict[str, Any]) -> None
             if live is not None:
                 live.update(picture(max(length // 2, commit.step)), refresh=True)
 
-        (made,) = decode(backbone, [prompt], watch=watch, **options)
+        (made,) = decode_with(backbone, [prompt or ""], settings, watch=watch, **batch)
         if live is not None:
             live.update(picture(made.steps), refresh=True)
     if live is None:

@@ -19,14 +19,14 @@ passes are padded with queries that write to a spare column nobody attends to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from goldimask.decoding.forward import Decodable
-from goldimask.decoding.rows import Row, block_range
+from goldimask.decoding.rows import RowState, block_range
 from goldimask.decoding.types import Settings
 
 Store = dict[int, list[tuple[Tensor, Tensor]]]  # row index -> per layer (keys, values) [H, T, d]
@@ -41,7 +41,9 @@ class BlockCache:
         self.width = width
         self.layers: list[tuple[Tensor, Tensor]] = []
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *rest: Any, **options: Any) -> Any:
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, *args: object, **kwargs: object
+    ) -> tuple[Tensor, Tensor]:
         """Scatter [B, H, q, d] into the canvas; returns [B, H, width + 1, d]."""
         b, h, _, d = key.shape
         merged = []
@@ -54,13 +56,13 @@ class BlockCache:
         self.layers.append((merged[0], merged[1]))
         return merged[0], merged[1]
 
-    def get_seq_length(self, *_: Any) -> int:
+    def get_seq_length(self, *_: object) -> int:
         return 0
 
 
 def cached_logits(
     backbone: Decodable,
-    rows: Sequence[Row],
+    rows: Sequence[RowState],
     windows: Sequence[np.ndarray],
     settings: Settings,
     store: Store,
@@ -79,7 +81,7 @@ def cached_logits(
     return torch.cat([t for t in tables if t is not None])
 
 
-def span(row: Row, settings: Settings, fill: bool, shift: bool) -> tuple[int, int]:
+def span(row: RowState, settings: Settings, fill: bool, shift: bool) -> tuple[int, int]:
     """Canvas positions this pass computes."""
     if fill:
         return 0, row.length
@@ -90,15 +92,14 @@ def span(row: Row, settings: Settings, fill: bool, shift: bool) -> tuple[int, in
 
 def run(
     backbone: Decodable,
-    rows: Sequence[Row],
+    rows: Sequence[RowState],
     windows: Sequence[np.ndarray],
     settings: Settings,
     store: Store,
     fill: bool,
 ) -> list[Tensor]:
     """One call for examples in the same phase; the logits of each window."""
-    model: Any = backbone.model
-    device = next(model.parameters()).device
+    device = next(backbone.model.parameters()).device
     spans = [span(row, settings, fill, backbone.shift) for row in rows]
     width = max(row.length for row in rows)
     queries = max(end - begin for begin, end in spans)
@@ -111,11 +112,11 @@ def run(
         slots[b, : end - begin] = np.arange(begin, end)
         wanted[b, row.prompt + where - begin] = True
         keys[b, : row.length] = True
-    known = None if fill else [stack(rows, store, layer, width) for layer in range(layers(model))]
+    known = None if fill else stack(rows, store, width)
     cache = BlockCache(torch.from_numpy(slots).to(device), known, width)
     mask = torch.from_numpy(keys).to(device)[:, None, None, :]
     positions = np.where(slots < width, slots, 0)
-    logits = model(
+    logits = backbone.model(
         input_ids=torch.from_numpy(ids).to(device),
         attention_mask=mask.expand(-1, 1, queries, -1),
         position_ids=torch.from_numpy(positions).to(device),
@@ -129,15 +130,14 @@ def run(
     return list(logits.split([len(w) for w in windows]))
 
 
-def layers(model: Any) -> int:
-    return int(model.config.num_hidden_layers)
+def stack(rows: Sequence[RowState], store: Store, width: int) -> list[tuple[Tensor, Tensor]]:
+    """The caches of several examples side by side: per layer [B, H, width, d] twice."""
 
+    def padded(known: Tensor) -> Tensor:  # [H, T, d] -> [H, width, d]
+        return F.pad(known, (0, 0, 0, width - known.shape[1]))
 
-def stack(rows: Sequence[Row], store: Store, layer: int, width: int) -> tuple[Tensor, Tensor]:
-    """The caches of several examples side by side: [B, H, width, d] twice."""
-    first = store[rows[0].index][layer][0]
-    out = tuple(first.new_zeros(len(rows), first.shape[0], width, first.shape[2]) for _ in "kv")
-    for b, row in enumerate(rows):
-        for whole, known in zip(out, store[row.index][layer], strict=True):
-            whole[b, :, : row.length] = known
-    return out[0], out[1]
+    caches = [store[row.index] for row in rows]
+    return [
+        (torch.stack([padded(k) for k, _ in layer]), torch.stack([padded(v) for _, v in layer]))
+        for layer in zip(*caches, strict=True)
+    ]

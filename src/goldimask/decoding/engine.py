@@ -15,82 +15,128 @@ product).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 
 from goldimask.decoding.caches import Store, cached_logits
 from goldimask.decoding.forward import Decodable, exact_logits
-from goldimask.decoding.fused import lean_parts
-from goldimask.decoding.prompts import check_lengths, make_settings, render, sample_ids
-from goldimask.decoding.rows import Row, advance, commit, new_row, prepare, window
-from goldimask.decoding.rules import Decoder
-from goldimask.decoding.scores import Scores, score_rows
-from goldimask.decoding.types import Commit, Decoded, Settings, first_end
+from goldimask.decoding.options import make_settings
+from goldimask.decoding.prompts import Prompt, check_lengths, render, sample_ids
+from goldimask.decoding.rows import RowState, advance, commit, new_row, prepare, window
+from goldimask.decoding.rules import DECODERS, Decoder
+from goldimask.decoding.scores import WindowScores, score_rows
+from goldimask.decoding.types import Cache, Commit, Decoded, PaddingSide, Settings, first_end
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.step import module_mode
 
-Watch = Callable[[int, Commit], None]
-Logits = Callable[[Sequence[Row], Sequence[np.ndarray]], torch.Tensor]  # rows, windows -> [n, V]
+Watch = Callable[[int, Commit], None]  # index of the prompt, what its step committed
 
 
 def decode(
     backbone: Decodable,
-    prompts: Sequence[Any],
+    prompts: Sequence[Prompt],
     decoder: str = "threshold",
     *,
     length: int = 128,
     block: int | None = None,
     tau: float | None = None,
+    factor: float | None = None,
+    steps: int | None = None,
+    temperature: float = 0.0,
+    top_p: float = 1.0,
+    top_k: int = 0,
+    alg_temp: float | None = None,
+    eps: float | None = None,
+    cfg: float = 0.0,
+    suppress: Sequence[int] = (),
+    allow_mask: bool = False,
+    eos_stop: bool = False,
+    max_steps: int | None = None,
+    cache: Cache = "none",
+    padding_side: PaddingSide = "right",
+    seed: int = 0,
     batch_size: int = 16,
     prefill: str = "",
     samples: Sequence[int] | None = None,
     watch: Watch | None = None,
-    **options: Any,
 ) -> list[Decoded]:
     """Decode every prompt; results in the order of the prompts.
 
-    `prompts` holds strings (one user turn each), lists of messages or lists of token ids. `block`
-    and `tau` default to the decoder's own (32 and 0.9 for `threshold`). `samples` gives each prompt
-    the id of its random stream (default: from its content and how often it occurred before).
-    `watch` is called with (prompt index, commit) after every step. Other options are the fields of
-    `Settings`: factor, steps, temperature, top_p, top_k, alg_temp, eps, cfg, suppress, allow_mask,
-    eos_stop, max_steps, cache, padding_side, seed.
+    `prompts` holds strings (one user turn each), lists of messages or lists of token ids. None
+    means the decoder's own value (`threshold`: blocks of 32, tau 0.9); an option that the decoder
+    does not use is an error. `Settings` says what each option does. `prefill` is text the response
+    begins with. `samples` gives each prompt the id of its random stream (default: from its content
+    and how often it occurred before). `watch` is called with (prompt index, commit) after every
+    step.
     """
-    found: dict[int, Decoded] = {}
-    for index, decoded in decode_iter(
-        backbone,
-        prompts,
+    settings = make_settings(
         decoder,
         length=length,
         block=block,
         tau=tau,
+        factor=factor,
+        steps=steps,
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        alg_temp=alg_temp,
+        eps=eps,
+        cfg=cfg,
+        suppress=suppress,
+        allow_mask=allow_mask,
+        eos_stop=eos_stop,
+        max_steps=max_steps,
+        cache=cache,
+        padding_side=padding_side,
+        seed=seed,
+    )
+    return decode_with(
+        backbone,
+        prompts,
+        settings,
         batch_size=batch_size,
         prefill=prefill,
         samples=samples,
         watch=watch,
-        **options,
-    ):
-        found[index] = decoded
-    return [found[i] for i in range(len(found))]
+    )
 
 
-def decode_iter(
+def decode_with(
     backbone: Decodable,
-    prompts: Sequence[Any],
-    decoder: str = "threshold",
+    prompts: Sequence[Prompt],
+    settings: Settings,
     *,
     batch_size: int = 16,
     prefill: str = "",
     samples: Sequence[int] | None = None,
     watch: Watch | None = None,
-    **options: Any,
+) -> list[Decoded]:
+    """`decode` with settings that were made before (`make_settings`)."""
+    running = decode_iter(
+        backbone,
+        prompts,
+        settings,
+        batch_size=batch_size,
+        prefill=prefill,
+        samples=samples,
+        watch=watch,
+    )
+    return [made for _, made in sorted(running, key=lambda found: found[0])]
+
+
+def decode_iter(
+    backbone: Decodable,
+    prompts: Sequence[Prompt],
+    settings: Settings,
+    *,
+    batch_size: int = 16,
+    prefill: str = "",
+    samples: Sequence[int] | None = None,
+    watch: Watch | None = None,
 ) -> Iterator[tuple[int, Decoded]]:
-    """Like `decode`, yielding (index, result) as examples finish."""
-    settings, rule = make_settings(decoder, **options)
+    """Like `decode_with`, yielding (index, result) as examples finish."""
     if batch_size < 1:
         raise GoldimaskError(f"batch_size: expected a whole number >= 1, got {batch_size!r}")
     ids = render(backbone, prompts, prefill)
@@ -98,76 +144,63 @@ def decode_iter(
     streams = sample_ids(ids) if samples is None else [int(s) for s in samples]
     if len(streams) != len(ids):
         raise GoldimaskError(f"samples: expected {len(ids)}, one per prompt, got {len(streams)}")
+    decoder, keys = DECODERS.get(settings.decoder), Keys(settings.seed)
     store: Store = {}
-    training = any(m.training for m in backbone.model.modules())  # asked once: it takes a while
-    with module_mode(backbone.model, train=not training):  # a no-op unless training
-        logits = model_call(backbone, settings, max(map(len, ids), default=0), store)
-    keys, ends = Keys(settings.seed), end_ids(backbone)
-    # longest first: rows of like length share a batch, and memory trouble shows at once
+    # longest first: neighbours have like lengths, and memory trouble shows at once
     waiting = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)[::-1]
-    active: list[Row] = []
+    active: list[RowState] = []
     while waiting or active:
         while waiting and len(active) < batch_size:
             i = waiting.pop()
             rng = keys.rng(streams[i], Stream.DECODE)
             active.append(new_row(i, streams[i], ids[i], settings, backbone.mask_id, rng))
         done = active if settings.length == 0 else []
-        if settings.length:
-            with torch.inference_mode(), module_mode(backbone.model, train=not training):
-                while not done:
-                    tick(logits, active, rule, settings, backbone.mask_id, watch)
-                    done = [row for row in active if advance(row, settings, ends, backbone.pad_id)]
+        with torch.inference_mode(), module_mode(backbone.model, train=False):
+            while not done:
+                step(backbone, active, decoder, settings, store, watch)
+                ends = end_ids(backbone)
+                done = [row for row in active if advance(row, settings, ends, backbone.pad_id)]
         active = [row for row in active if row not in done]
         for row in done:
             store.pop(row.index, None)
-            yield row.index, result(backbone, row, settings)
+            yield row.index, finished(backbone, row, settings)
 
 
-def model_call(backbone: Decodable, settings: Settings, prompt: int, store: Store) -> Logits:
-    """The pass that serves these settings: cached, lean, or the model's own."""
-    if settings.cache != "none":
-        return partial(cached_logits, backbone, settings=settings, store=store)
-    if settings.engine == "auto":
-        lean = lean_parts(backbone, prompt + settings.length)
-        if lean is not None:
-            from goldimask.decoding.lean import Pass, lean_logits  # imports numba
-
-            return partial(lean_logits, Pass(lean), settings=settings, mask_id=backbone.mask_id)
-    return partial(exact_logits, backbone, settings=settings)
-
-
-def tick(
-    model: Logits,
-    rows: Sequence[Row],
+def step(
+    backbone: Decodable,
+    rows: Sequence[RowState],
     decoder: Decoder,
     settings: Settings,
-    mask_id: int,
+    store: Store,
     watch: Watch | None = None,
 ) -> None:
     """One step of every active example."""
     for row in rows:
         prepare(row, decoder, settings)
     windows = [window(row, settings) for row in rows]
-    logits = model(rows, windows)  # [n, V]
-    scores = look(logits, rows, windows, decoder, settings, mask_id)
+    if settings.cache == "none":
+        logits = exact_logits(backbone, rows, windows, settings)  # [n, V]
+    else:
+        logits = cached_logits(backbone, rows, windows, settings, store)
+    scores = score_windows(logits, rows, windows, decoder, settings, backbone.mask_id)
     start = 0
     for row, where in zip(rows, windows, strict=True):
         part = slice(start, start + len(where))
-        mine = Scores(scores.token[part], scores.confidence[part], scores.score[part])
-        made = commit(row, where, mine, decoder, settings, mask_id)
+        mine = WindowScores(scores.token[part], scores.confidence[part], scores.score[part])
+        made = commit(row, where, mine, decoder, settings, backbone.mask_id)
         if watch is not None:
             watch(row.index, made)
         start += len(where)
 
 
-def look(
+def score_windows(
     logits: torch.Tensor,
-    rows: Sequence[Row],
+    rows: Sequence[RowState],
     windows: Sequence[np.ndarray],
     decoder: Decoder,
     settings: Settings,
     mask_id: int,
-) -> Scores:
+) -> WindowScores:
     """Tokens and scores of all windows; each example draws from its own stream."""
     uniforms = None
     if settings.temperature > 0:
@@ -190,7 +223,7 @@ def end_ids(backbone: Decodable) -> frozenset[int]:
     return frozenset({backbone.pad_id, backbone.turn_end_id})
 
 
-def result(backbone: Decodable, row: Row, settings: Settings) -> Decoded:
+def finished(backbone: Decodable, row: RowState, settings: Settings) -> Decoded:
     tokens = row.response().tolist()
     return Decoded(
         text=backbone.decode(tokens[: first_end(tokens, end_ids(backbone))]),

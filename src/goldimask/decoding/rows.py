@@ -8,13 +8,13 @@ import numpy as np
 
 from goldimask.decoding.plan import Quota, block_steps
 from goldimask.decoding.rules import Decoder, Table
-from goldimask.decoding.scores import Scores
+from goldimask.decoding.scores import WindowScores
 from goldimask.decoding.types import Commit, Settings, first_end
 
 
 @dataclass(eq=False)
-class Row:
-    """Mutable: the loop writes commits into the canvas."""
+class RowState:
+    """One row of the running batch. Mutable: the loop writes commits into the canvas."""
 
     index: int  # place in the caller's list
     sample: int  # id of the random stream
@@ -26,7 +26,6 @@ class Row:
     step: int = 0
     quotas: list[Quota] | None = None  # what is left of the current block's plan
     to_eos: int | None = None
-    stopped: bool = False  # by the end token, or by the cap
     commits: list[Commit] = field(default_factory=list)
     cached_block: int = -1  # the block a cache was filled for
 
@@ -45,9 +44,9 @@ def new_row(
     settings: Settings,
     mask_id: int,
     rng: np.random.Generator,
-) -> Row:
+) -> RowState:
     masks = np.full(settings.length, mask_id, dtype=np.int64)
-    return Row(
+    return RowState(
         index=index,
         sample=sample,
         prompt=len(prompt),
@@ -57,17 +56,17 @@ def new_row(
     )
 
 
-def block_range(row: Row, settings: Settings) -> tuple[int, int]:
+def block_range(row: RowState, settings: Settings) -> tuple[int, int]:
     start = row.block * settings.block
     return start, min(start + settings.block, settings.length)
 
 
-def window(row: Row, settings: Settings) -> np.ndarray:
+def window(row: RowState, settings: Settings) -> np.ndarray:
     """Masked positions before the end of the current block, ascending. [n]"""
     return np.flatnonzero(row.open_[: block_range(row, settings)[1]])
 
 
-def prepare(row: Row, decoder: Decoder, settings: Settings) -> None:
+def prepare(row: RowState, decoder: Decoder, settings: Settings) -> None:
     """Plan the block that begins, for decoders that plan."""
     if decoder.plan is not None and row.quotas is None:
         start, end = block_range(row, settings)
@@ -76,7 +75,12 @@ def prepare(row: Row, decoder: Decoder, settings: Settings) -> None:
 
 
 def commit(
-    row: Row, where: np.ndarray, scores: Scores, decoder: Decoder, settings: Settings, mask_id: int
+    row: RowState,
+    where: np.ndarray,
+    scores: WindowScores,
+    decoder: Decoder,
+    settings: Settings,
+    mask_id: int,
 ) -> Commit:
     """Apply the rule to the window `where` and write what it chose."""
     quota = row.quotas.pop(0) if row.quotas else None
@@ -98,7 +102,7 @@ def commit(
     return made
 
 
-def advance(row: Row, settings: Settings, end_ids: frozenset[int], fill_id: int) -> bool:
+def advance(row: RowState, settings: Settings, end_ids: frozenset[int], fill_id: int) -> bool:
     """Move past finished blocks; true when the example has nothing more to do."""
     while True:
         start, end = block_range(row, settings)

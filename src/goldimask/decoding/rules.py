@@ -19,8 +19,8 @@ only the last rank fails; here the prefix ends before the failing rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -44,15 +44,19 @@ class Table:
 
 @dataclass(frozen=True)
 class Decoder:
-    """A rule with what it needs: `rule(table, settings) -> [n] bool`, never empty."""
+    """A rule with what it needs: `rule(table, settings) -> [n] bool`, never empty.
+
+    An option that only some decoders use (`tau`, `factor`, `steps`, `alg_temp`, `eps`) is in
+    `options` of those that do; the others refuse it.
+    """
 
     rule: Callable[[Table, Settings], np.ndarray]
+    options: Mapping[str, float | None] = field(default_factory=dict)  # its own, with defaults
     measure: Measure = "confidence"
     plan: plan.Planner | None = None  # quotas of a block; None for rules that decide by score
     rate: float = 0.5  # default steps per token of a plan (LIFT's protocol: length / 2)
     blocks: bool = True  # false: the whole response is one block unless told otherwise
     filtered: bool = False  # Dream: scores after temperature, top-p and top-k
-    tau: float | None = None  # default threshold
 
 
 DECODERS: Registry[Decoder] = Registry("decoder")
@@ -115,54 +119,61 @@ def pick(size: int, indices: np.ndarray) -> np.ndarray:
     return chosen
 
 
+QUOTA = {"steps": None, "alg_temp": 0.0}
+DREAM = {**QUOTA, "eps": 1e-3}
+
 DECODERS.add(
     "threshold",
-    Decoder(above, tau=0.9),
+    Decoder(above, {"tau": 0.9}),
     aliases=("confidence", "fast-dllm"),
     summary="Commit every confidence >= tau, else the most confident (the paper).",
 )
 DECODERS.add(
     "entropy",
-    Decoder(below, measure="entropy", tau=0.5),
+    Decoder(below, {"tau": 0.5}, measure="entropy"),
     aliases=("dparallel",),
     summary="Commit every entropy <= tau nats, else the least entropic (dParallel as released).",
 )
 DECODERS.add(
     "factor",
-    Decoder(factor),
+    Decoder(factor, {"factor": 1.0}),
     summary="Commit the longest prefix by rank r with confidence >= 1 - f/(r+1) (Fast-dLLM).",
 )
 DECODERS.add(
     "low-confidence",
-    Decoder(best, plan=plan.even),
+    Decoder(best, QUOTA, plan=plan.even),
     aliases=("low_confidence", "quota"),
     summary="Commit the most confident, a fixed number per step (LLaDA, LIFT's protocol).",
 )
 DECODERS.add(
     "random",
-    Decoder(at_random, plan=plan.even),
+    Decoder(at_random, {"steps": None}, plan=plan.even),
     summary="Commit random positions, a fixed number per step (LLaDA).",
 )
 DECODERS.add(
     "dream-maskgit-plus",
-    Decoder(best, plan=plan.dream, rate=1.0, blocks=False, filtered=True),
+    Decoder(best, DREAM, plan=plan.dream, rate=1.0, blocks=False, filtered=True),
     aliases=("maskgit_plus", "maskgit-plus"),
     summary="Dream: the most probable tokens, on Dream's time schedule.",
 )
 DECODERS.add(
     "dream-topk-margin",
-    Decoder(best, measure="margin", plan=plan.dream, rate=1.0, blocks=False, filtered=True),
+    Decoder(best, DREAM, measure="margin", plan=plan.dream, rate=1.0, blocks=False, filtered=True),
     aliases=("topk_margin", "topk-margin"),
     summary="Dream: the largest margins between the two best tokens.",
 )
 DECODERS.add(
     "dream-entropy",
-    Decoder(best, measure="negentropy", plan=plan.dream, rate=1.0, blocks=False, filtered=True),
+    Decoder(
+        best, DREAM, measure="negentropy", plan=plan.dream, rate=1.0, blocks=False, filtered=True
+    ),
     summary="Dream: the least entropic positions.",
 )
 DECODERS.add(
     "dream-origin",
-    Decoder(named, plan=plan.origin, rate=1.0, blocks=False, filtered=True),
+    Decoder(
+        named, {"steps": None, "eps": 1e-3}, plan=plan.origin, rate=1.0, blocks=False, filtered=True
+    ),
     aliases=("origin",),
     summary="Dream: each position on its own with probability 1 - s/t.",
 )

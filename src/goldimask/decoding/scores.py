@@ -26,7 +26,7 @@ CHUNK = 1 << 23  # logits per chunk: 64 MB as float64
 
 
 @dataclass(frozen=True)
-class Scores:
+class WindowScores:
     """One entry per window position, on the host."""
 
     token: np.ndarray  # [n] int64
@@ -43,11 +43,8 @@ def score_rows(
     top_p: float = 1.0,
     top_k: int = 0,
     filtered: bool = False,
-) -> Scores:
+) -> WindowScores:
     """Choose and score a token per row."""
-    plain = measure == "confidence" and uniforms is None and not filtered
-    if plain and logits.device.type == "cpu":
-        return greedy(logits, banned)
     rows = max(1, CHUNK // logits.shape[1])
     parts = []
     for start in range(0, logits.shape[0], rows):
@@ -59,21 +56,7 @@ def score_rows(
         parts.append(_score(table, measure, draw, temperature, top_p, top_k, filtered))
     columns = parts[0] if len(parts) == 1 else tuple(torch.cat(x) for x in zip(*parts, strict=True))
     token, confidence, score = (x.cpu().numpy() for x in columns)
-    return Scores(token, confidence, score)
-
-
-def greedy(logits: Tensor, banned: Sequence[int]) -> Scores:
-    """The most probable token and its probability, summed in float64 without a copy."""
-    from goldimask.decoding import kernels  # imports numba
-
-    exact = logits.dtype in (torch.float32, torch.float64)
-    count, vocabulary = logits.shape
-    allowed = np.ones(vocabulary, bool)
-    allowed[list(banned)] = False
-    token, confidence = np.empty(count, np.int64), np.empty(count, np.float64)
-    table = logits if exact else logits.float()
-    kernels.choose(table.contiguous().numpy(), allowed, token, confidence)
-    return Scores(token, confidence, confidence)
+    return WindowScores(token, confidence, score)
 
 
 def _score(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import colorsys
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from rich.text import Text
 
@@ -14,7 +14,13 @@ OPEN = "·"
 END = "∎"  # the padding after the end, which would fill the screen in words
 
 
-def pieces(tokenizer: Any, tokens: Sequence[int], open_: Sequence[bool]) -> list[str]:
+class Tokenizer(Protocol):
+    """What a picture needs of a tokenizer."""
+
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> str: ...
+
+
+def pieces(tokenizer: Tokenizer, tokens: Sequence[int], open_: Sequence[bool]) -> list[str]:
     """The text each token adds after its predecessor; a dot where nothing is committed yet."""
     out = []
     for i, token in enumerate(tokens):
@@ -35,7 +41,7 @@ def colour(step: int, steps: int) -> str:
     return f"#{round(255 * r):02x}{round(255 * g):02x}{round(255 * b):02x}"
 
 
-def canvas(tokenizer: Any, commits: Sequence[Commit], length: int, steps: int) -> Text:
+def canvas(tokenizer: Tokenizer, commits: Sequence[Commit], length: int, steps: int) -> Text:
     """The response after these commits; `steps` is where the colours end."""
     tokens, at = [0] * length, [0] * length
     for commit in commits:

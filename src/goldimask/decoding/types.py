@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 Cache = Literal["none", "prefix", "dual"]
+PaddingSide = Literal["right", "left"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Settings:
     temperature: float = 0.0  # 0 is greedy
     top_p: float = 1.0
     top_k: int = 0  # 0 keeps every token
-    alg_temp: float = 0.0  # Dream: draw the committed positions instead of taking the best
+    alg_temp: float = 0.0  # draw the committed positions instead of taking the best; 0 is off
     eps: float = 1e-3  # Dream: the last time of the schedule
     cfg: float = 0.0  # classifier-free guidance w; 0 is off
     suppress: tuple[int, ...] = ()  # token ids that are never chosen
@@ -30,8 +31,7 @@ class Settings:
     eos_stop: bool = False  # leave once a finished block holds an end token
     max_steps: int | None = None  # cap on model calls per example; `length` when None
     cache: Cache = "none"  # prefix | dual: approximate
-    engine: Literal["auto", "model"] = "auto"  # model: always through the model's own forward
-    padding_side: Literal["right", "left"] = "right"
+    padding_side: PaddingSide = "right"
     seed: int = 0
 
 
@@ -62,9 +62,9 @@ class Decoded:
     exact: bool = True  # false when a cache made the scores approximate
     settings: Settings = field(default_factory=Settings, repr=False)
 
-    def record(self, trace: bool = False) -> dict[str, Any]:
+    def record(self, trace: bool = False) -> dict[str, object]:
         """Plain data for a JSON line."""
-        row: dict[str, Any] = {
+        row: dict[str, object] = {
             "text": self.text,
             "tokens": self.tokens,
             "steps": self.steps,
@@ -78,7 +78,7 @@ class Decoded:
         return row
 
 
-def commit_record(commit: Commit) -> dict[str, Any]:
+def commit_record(commit: Commit) -> dict[str, object]:
     return {
         "step": commit.step,
         "block": commit.block,

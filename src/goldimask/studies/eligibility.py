@@ -24,10 +24,9 @@ import numpy as np
 import torch
 
 from goldimask.bootstrap import interval, weights
-from goldimask.decoding.engine import model_call
-from goldimask.decoding.forward import Decodable
-from goldimask.decoding.prompts import make_settings
-from goldimask.decoding.rows import Row, new_row, window
+from goldimask.decoding.forward import Decodable, exact_logits
+from goldimask.decoding.options import make_settings
+from goldimask.decoding.rows import RowState, new_row, window
 from goldimask.decoding.scores import score_rows
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
@@ -116,12 +115,11 @@ def predict_batch(
     backbone: Decodable, references: Sequence[Reference], states: Sequence[State], block: int
 ) -> list[Predictions]:
     longest = max(len(references[s.example].response) for s in states)
-    settings, _ = make_settings("threshold", length=longest, block=block)
+    settings = make_settings("threshold", length=longest, block=block)
     rows = [to_row(backbone, references[s.example], s, i, block) for i, s in enumerate(states)]
     windows = [window(row, settings) for row in rows]
-    prompt = max(row.prompt for row in rows)
     with module_mode(backbone.model, train=False):
-        logits = model_call(backbone, settings, prompt, {})(rows, windows)
+        logits = exact_logits(backbone, rows, windows, settings)
     scores = score_rows(logits, "confidence", banned=(backbone.mask_id,))
     out, start = [], 0
     for state, where in zip(states, windows, strict=True):
@@ -133,9 +131,9 @@ def predict_batch(
     return out
 
 
-def to_row(backbone: Decodable, ref: Reference, state: State, index: int, block: int) -> Row:
+def to_row(backbone: Decodable, ref: Reference, state: State, index: int, block: int) -> RowState:
     """The canvas of a state, as the decoder would hold it."""
-    settings, _ = make_settings("threshold", length=len(ref.response), block=block)
+    settings = make_settings("threshold", length=len(ref.response), block=block)
     rng = np.random.Generator(np.random.Philox(0))  # nothing is drawn
     row = new_row(index, 0, np.array(ref.prompt), settings, backbone.mask_id, rng)
     end = min((state.block + 1) * block, len(ref.response))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import goldimask
-from goldimask.decoding import Decoded, decode, decode_iter, oracle
-from goldimask.decoding.prompts import make_settings
+from goldimask.decoding import Decoded, decode, decode_iter, make_settings
+from oracles import decoding as oracle
 
 PROMPTS = [
     "How many apples are left?",
@@ -33,7 +33,7 @@ SMALL = {"length": 20, "block": 8}  # the last block is short
     ],
 )
 def test_same_as_the_straightforward_decoder(backbone, name, options):
-    settings, _ = make_settings(name, **SMALL, **options)
+    settings = make_settings(name, **SMALL, **options)
     ids = [backbone.prompt_ids(p) for p in PROMPTS]
     quota = options.get("steps", 0) // 3 or None
     expected = [oracle.plain_decode(backbone, [p], settings, quota)[0] for p in ids]
@@ -41,25 +41,16 @@ def test_same_as_the_straightforward_decoder(backbone, name, options):
     assert [(d.tokens, d.steps) for d in got] == expected
     if name == "threshold" and options["tau"] == 0.3:  # the case is not the trivial one
         assert any(1 < d.steps < 20 for d in got)
-    if name == "threshold":
-        model = decode(backbone, PROMPTS, name, **SMALL, **options, batch_size=4, engine="model")
-        assert [(d.tokens, d.steps) for d in model] == expected
     # the oracle in a batch of its own agrees with itself
     assert oracle.plain_decode(backbone, ids, settings, quota) == expected
 
 
-@pytest.mark.parametrize(
-    ("engine", "side", "temperature"),
-    [
-        ("auto", "right", 0.8),
-        ("model", "right", 0.0),
-        ("model", "left", 0.0),
-        ("model", "left", 0.8),
-    ],
-)
-def test_a_prompt_decodes_alike_in_any_batch(backbone, engine, side, temperature):
-    options = {**SMALL, "tau": 0.3, "temperature": temperature, "seed": 5}
-    options |= {"engine": engine, "padding_side": side}
+@pytest.mark.parametrize("full_call", [1, 1024])  # every length in a call of its own, or not
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_a_prompt_decodes_alike_in_any_batch(backbone, monkeypatch, full_call, side, temperature):
+    monkeypatch.setattr("goldimask.decoding.forward.FULL_CALL", full_call)
+    options = {**SMALL, "tau": 0.3, "temperature": temperature, "seed": 5, "padding_side": side}
     alone = [decode(backbone, [p], **options)[0] for p in PROMPTS]
     for order in ([0, 1, 2, 3, 4], [2, 0, 4, 1]):
         for size in (2, 5):
@@ -93,7 +84,7 @@ def test_prefill_continues_the_prompt(backbone):
 def test_trace_rebuilds_the_response(backbone):
     for name in ("threshold", "low-confidence", "dream-origin", "entropy"):
         seen = []
-        tau = {} if name == "dream-origin" else {"tau": 0.4}
+        tau = {"tau": 0.4} if name in ("threshold", "entropy") else {}
         (made,) = decode(
             backbone, ["a"], name, **SMALL, **tau, watch=lambda i, c, seen=seen: seen.append((i, c))
         )
@@ -125,8 +116,8 @@ def test_extreme_thresholds(backbone):
     assert all_.steps == 3
 
 
-def test_streaming_iterator_and_callable_package(backbone):
-    found = dict(decode_iter(backbone, PROMPTS, **SMALL, batch_size=2))
+def test_results_come_as_they_finish(backbone):
+    found = dict(decode_iter(backbone, PROMPTS, make_settings(**SMALL), batch_size=2))
     again = goldimask.decode(backbone, PROMPTS, **SMALL, batch_size=2)
     assert isinstance(again[0], Decoded)
     assert [found[i].tokens for i in range(5)] == [d.tokens for d in again]

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from goldimask.decoding import DECODERS, decode
-from goldimask.decoding.prompts import make_settings, sample_ids
+from goldimask.decoding import DECODERS, decode, make_settings
+from goldimask.decoding.prompts import sample_ids
 from goldimask.decoding.scores import draw_tokens, filter_logits, score_rows
 from goldimask.errors import GoldimaskError
 
@@ -29,7 +29,7 @@ def test_the_mask_token_is_never_committed(backbone):
     hook = prefer(backbone, backbone.mask_id)
     try:
         for name in DECODERS.names():
-            (made,) = decode(backbone, ["a"], name, **SMALL, engine="model")
+            (made,) = decode(backbone, ["a"], name, **SMALL)
             assert made.complete and backbone.mask_id not in made.tokens
     finally:
         hook.remove()
@@ -38,7 +38,7 @@ def test_the_mask_token_is_never_committed(backbone):
 def test_as_released_the_mask_stalls_and_the_cap_ends_it(backbone):
     hook = prefer(backbone, backbone.mask_id)
     try:
-        options = {**SMALL, "allow_mask": True, "engine": "model"}
+        options = {**SMALL, "allow_mask": True}
         (made,) = decode(backbone, ["a"], **options, max_steps=5)
         assert made.steps == 5 and not made.complete
         assert set(made.tokens) == {backbone.mask_id}
@@ -62,7 +62,7 @@ def test_end_token(backbone, eos_stop, end):
     token = getattr(backbone, end)
     hook = prefer(backbone, token)
     try:
-        options = {"length": 24, "block": 8, "engine": "model", "eos_stop": eos_stop}
+        options = {"length": 24, "block": 8, "eos_stop": eos_stop}
         (made,) = decode(backbone, ["a"], **options)
     finally:
         hook.remove()
@@ -105,13 +105,17 @@ def test_block_longer_than_the_response(backbone):
         ({"max_steps": 0}, "max_steps"),
         ({"cache": "both"}, "cache: expected"),
         ({"cache": "dual", "cfg": 1.0}, "cache: not available with cfg"),
-        ({"tua": 0.9}, "unknown argument 'tua'; did you mean 'tau'"),
+        ({"decoder": "random", "tau": 0.9}, "tau: decoder 'random' does not use it"),
+        ({"decoder": "low_confidence", "tau": 0.9}, "'low-confidence' .* takes steps and alg_temp"),
+        ({"steps": 8}, "steps: decoder 'threshold' does not use it (it takes tau)"),
+        ({"decoder": "entropy", "factor": 1.0}, "factor: decoder 'entropy' does not use it"),
+        ({"decoder": "random", "alg_temp": 0.5}, "alg_temp: decoder 'random' does not use it"),
         ({"batch_size": 0}, "batch_size"),
         ({"samples": [1, 2]}, "samples: expected 1"),
     ],
 )
 def test_bad_settings(llada, options, words):
-    with pytest.raises(GoldimaskError, match=words.replace("(", r"\(")):
+    with pytest.raises(GoldimaskError, match=words.replace("(", r"\(").replace(")", r"\)")):
         decode(llada, ["a"], **options)
 
 
@@ -152,10 +156,10 @@ def test_guidance_changes_the_answer_but_not_without_weight(backbone):
 
 
 def test_defaults_of_decoders():
-    assert make_settings("threshold")[0].tau == 0.9
-    assert make_settings("entropy")[0].tau == 0.5
-    assert make_settings("dream-entropy", length=77)[0].block == 77
-    assert make_settings("threshold", block=None)[0].block == 32
+    assert make_settings("threshold").tau == 0.9
+    assert make_settings("entropy").tau == 0.5
+    assert make_settings("dream-entropy", length=77).block == 77
+    assert make_settings("threshold", block=None).block == 32
 
 
 def test_draws_follow_the_distribution():

@@ -1,20 +1,13 @@
-"""The ways to get logits: lean and batched against the whole model, caches against a slow one."""
+"""The ways to get logits: batched calls against the whole model, caches against a slow one."""
 
 from __future__ import annotations
-
-import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 
-from goldimask.decoding import decode
-from goldimask.decoding.forward import exact_logits
-from goldimask.decoding.fused import dense, lean_parts
-from goldimask.decoding.lean import Pass, lean_logits
-from goldimask.decoding.prompts import make_settings
+from goldimask.decoding import decode, make_settings
+from goldimask.decoding.forward import exact_logits, like_lengths
 from goldimask.decoding.rows import new_row, window
 
 SMALL = {"length": 20, "block": 8}
@@ -55,96 +48,27 @@ def whole(backbone, row, where, cfg=0.0):
 @pytest.mark.parametrize("cfg", [0.0, 1.5])
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_logits_of_the_window(backbone, cfg, side):
-    settings, _ = make_settings("threshold", **SMALL, cfg=cfg, padding_side=side)
+    settings = make_settings("threshold", **SMALL, cfg=cfg, padding_side=side)
     rows = rows_of(backbone, settings)
     windows = [window(row, settings) for row in rows]
     assert [len(w) for w in windows] == [5, 5]
     expected = torch.cat([whole(backbone, r, w, cfg) for r, w in zip(rows, windows, strict=True)])
-    lean = lean_parts(backbone, max(r.length for r in rows))
-    assert lean is not None
-    for got in (
-        lean_logits(Pass(lean), rows, windows, settings, backbone.mask_id),
-        exact_logits(backbone, rows, windows, settings),
-    ):
-        torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-4)
-
-
-@torch.inference_mode()
-def test_lean_without_the_token_table(backbone, monkeypatch):
-    monkeypatch.setattr("goldimask.decoding.fused.TABLE", 0)
-    settings, _ = make_settings("threshold", **SMALL)
-    rows = rows_of(backbone, settings)
-    lean = lean_parts(backbone, 100)
-    assert lean is not None and lean.table is None
-    windows = [window(row, settings) for row in rows]
-    got = lean_logits(Pass(lean), rows, windows, settings, backbone.mask_id)
-    expected = torch.cat([whole(backbone, r, w) for r, w in zip(rows, windows, strict=True)])
+    got = exact_logits(backbone, rows, windows, settings)
     torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-4)
 
 
-@torch.inference_mode()
-@pytest.mark.parametrize("sharpness", [1.0, 80.0])
-def test_sums_carried_over_many_steps(backbone, sharpness):
-    """Filling a canvas in any order gives the logits of the whole model at every step."""
-    model = copy.deepcopy(backbone.model)
-    model.model.layers[0].self_attn.q_proj.weight.mul_(sharpness)  # attention on few positions
-    sharp = replace(backbone, model=model)
-    settings, _ = make_settings("threshold", length=80, block=80)
-    row = rows_of(sharp, settings)[0]
-    row.canvas[row.prompt :], row.open_[:] = sharp.mask_id, True
-    lean = lean_parts(sharp, row.length)
-    assert lean is not None
-    work, rng, afresh = Pass(lean), np.random.default_rng(5), []
-    filled, tops = np.arange(0), np.zeros(0)
-    while row.open_.any():
-        where = window(row, settings)
-        got = lean_logits(work, [row], [where], settings, sharp.mask_id)
-        torch.testing.assert_close(got, whole(sharp, row, where), rtol=2e-5, atol=5e-4)
-        kept = work.sums[row.index, False].top
-        if len(filled):  # rows that were summed afresh though nothing was filled in there
-            moved = (kept != tops).any(0)
-            moved[row.prompt + filled] = False
-            afresh.append((len(filled), int(moved.sum())))
-        tops = kept.copy()
-        many = 40 if len(afresh) == 6 else 1 + int(rng.integers(6))
-        filled = rng.permutation(where)[:many]
-        row.response()[filled] = rng.integers(5, 60, len(filled))
-        row.open_[filled] = False
-    few = [moved for many, moved in afresh if many < 40]
-    assert len(few) > 8 and any(many == 40 and moved for many, moved in afresh)
-    assert (sum(few) > 0) == (sharpness > 1)
+def test_calls_hold_like_lengths():
+    def cut(lengths, full):
+        return [lengths[group] for group in like_lengths(lengths, full)]
+
+    assert cut([9, 9, 8, 5, 5, 5], 18) == [[9, 9], [8, 5, 5], [5]]
+    assert cut([9, 9, 8, 5], 19) == [[9, 9, 8], [5]]
+    assert cut([9, 8, 5], 1) == [[9], [8], [5]]
+    assert cut([7] * 5, 7) == [[7] * 5]  # no padding, no cut
+    assert cut([9, 8, 5], 1000) == [[9, 8, 5]]
 
 
-def test_lean_declines_what_it_does_not_serve(backbone, monkeypatch):
-    monkeypatch.setattr("goldimask.decoding.fused.LARGEST", 10)
-    assert lean_parts(backbone, 10) is None
-
-
-@torch.inference_mode()
-def test_dense_reads_an_affine_module_off():
-    class Twice(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear, self.in_features = torch.nn.Linear(3, 5), 3
-
-        def forward(self, x):
-            return 2 * self.linear(x) + x.sum(-1, keepdim=True)
-
-    module = Twice()
-    weight, bias = dense(module)
-    x = torch.tensor([[0.3, -2.0, 1.0]])
-    torch.testing.assert_close(F.linear(x, weight, bias), module(x))
-
-
-def test_engines_decode_alike(backbone):
-    prompts = ["a", "There were 12 apples", "7 - 5"]
-    options = {**SMALL, "tau": 0.3, "cfg": 0.5}
-    lean = decode(backbone, prompts, **options)
-    model = decode(backbone, prompts, **options, engine="model")
-    assert [(d.tokens, d.steps) for d in lean] == [(d.tokens, d.steps) for d in model]
-
-
-def test_lean_with_an_adapter(llada):
+def test_an_adapter_decodes(llada):
     from goldimask.backbones.lora import add_lora
 
     adapted = add_lora(llada, 0, r=4, alpha=8.0)
@@ -152,15 +76,10 @@ def test_lean_with_an_adapter(llada):
         for name, p in adapted.model.named_parameters():
             if "lora_B" in name:
                 p.normal_(std=0.3, generator=torch.Generator().manual_seed(1))
-    assert lean_parts(adapted, 64) is not None
     prompts = ["a", "7 - 5"]
-    lean = decode(adapted, prompts, **SMALL, tau=0.3)
-    model = decode(adapted, prompts, **SMALL, tau=0.3, engine="model")
-    assert [d.tokens for d in lean] == [d.tokens for d in model]
+    tuned = [d.tokens for d in decode(adapted, prompts, **SMALL, tau=0.3)]
     with adapted.model.disable_adapter():
-        assert [d.tokens for d in decode(adapted, prompts, **SMALL, tau=0.3)] != [
-            d.tokens for d in lean
-        ]
+        assert [d.tokens for d in decode(adapted, prompts, **SMALL, tau=0.3)] != tuned
 
 
 class Slow:
@@ -242,28 +161,3 @@ def test_a_block_of_one_makes_caches_exact(backbone, cache):
     cached = decode(backbone, ["7 - 5 = ?"], **options, cache=cache)[0]
     assert (exact.tokens, exact.steps) == (cached.tokens, cached.steps)
     assert exact.exact and not cached.exact
-
-
-def test_kernels_against_plain_statements():
-    from goldimask.decoding import kernels
-
-    rng = np.random.default_rng(3)
-    scores = (rng.standard_normal((7, 16)) * 8).astype(np.float32)
-    soft, share = scores.copy(), np.zeros(7, np.float32)
-    kernels.soften(soft, 13, share)
-    expected = torch.from_numpy(scores[:, :13]).double().softmax(1)
-    made = torch.from_numpy(soft * share[:, None]).double()
-    torch.testing.assert_close(made[:, :13], expected, rtol=1e-5, atol=1e-12)
-    assert not soft[:, 13:].any()
-
-    both = (rng.standard_normal((5, 22)) * 30).astype(np.float32)
-    both[0, :3] = (-200.0, 200.0, 0.0)  # beyond the range of a float32 exponential
-    out = np.zeros((5, 11), np.float32)
-    kernels.gate(both, out)
-    wide = torch.from_numpy(both).double()
-    want = (F.silu(wide[:, :11]) * wide[:, 11:]).float()
-    torch.testing.assert_close(torch.from_numpy(out), want, rtol=1e-5, atol=1e-6)
-
-    kernels.unit(both, np.float32(1e-5), unit := np.zeros_like(both))
-    want = wide / (wide.square().mean(1, keepdim=True) + 1e-5).sqrt()
-    torch.testing.assert_close(torch.from_numpy(unit), want.float(), rtol=1e-5, atol=1e-6)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from goldimask.decoding import DECODERS, Settings, oracle, plan
+from goldimask.decoding import DECODERS, Settings, plan
 from goldimask.decoding.rules import Table
 from goldimask.errors import GoldimaskError
+from oracles import decoding as oracle
 
 
 def tables(count: int, seed: int = 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from typer.testing import CliRunner
 from builders import write_llada
 from goldimask.backbones import load_backbone
 from goldimask.cli import _register, app
-from goldimask.decoding import decode
-from goldimask.decoding.jobs import read_prompts, run_job
+from goldimask.decoding import decode, make_settings
+from goldimask.decoding.prompt_file import decode_rows, read_prompts
 from goldimask.decoding.show import canvas, colour, legend
 from goldimask.errors import GoldimaskError
 from goldimask.runs import find_run, load_run
 from goldimask.studies import eligibility as study
 
+ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"length": 12, "block": 8}
 PAIRS = [("How many apples?", "12 - 5 = 7 are left."), ("7 - 5", "The answer is 42, so add(a, b)")]
 ROWS = [{"prompt": f"{i} + {i} = ?", "id": f"q{i}"} for i in range(5)]
@@ -41,20 +43,29 @@ def call():
 
 
 def test_file_is_resumed(llada, tmp_path):
-    options = {**SMALL, "temperature": 1.0, "model": "m", "batch_size": 2}
-    whole = run_job(llada, ROWS, tmp_path / "whole.jsonl", **options)
+    settings = make_settings(**SMALL, temperature=1.0)
+
+    def run(out, rows=ROWS, settings=settings):
+        return decode_rows(llada, rows, out, settings, model="m", batch_size=2)
+
+    whole = run(tmp_path / "whole.jsonl")
     assert (whole.prompts, whole.decoded, whole.found) == (5, 5, 0)
     lines = (tmp_path / "whole.jsonl").read_text().splitlines(keepends=True)
     assert [json.loads(x)["id"] for x in lines] == [f"q{i}" for i in range(5)]
     part = tmp_path / "part.jsonl"
     part.write_text(lines[3] + lines[1] + lines[4][:40])  # killed while writing
-    report = run_job(llada, ROWS, part, **options)
+    report = run(part)
     assert (report.decoded, report.found) == (3, 2)
     assert part.read_text() == (tmp_path / "whole.jsonl").read_text()
     with pytest.raises(GoldimaskError, match="choose another --out"):
-        run_job(llada, ROWS, part, **{**options, "length": 13})
+        run(part, settings=make_settings(length=13, block=8, temperature=1.0))
     with pytest.raises(GoldimaskError, match="choose another --out"):
-        run_job(llada, ROWS[1:], part, **options)
+        run(part, ROWS[1:])
+    part.write_text('[1]\n{"index": "0"}\n')
+    with pytest.raises(GoldimaskError, match=r"part\.jsonl:1: .* choose another --out"):
+        run(part)
+    with pytest.raises(GoldimaskError, match=r"must end in \.jsonl"):
+        run(tmp_path / "answers.txt")
 
 
 @pytest.mark.parametrize("line", ["{", "[]", '{"text": 1}', '{"prompt": "a", "messages": []}'])
@@ -98,6 +109,8 @@ def test_cli_decode_writes_a_replay(call, folder, tmp_path):
         (("decode", "RUN", "a", "--out", "x"), "--file needs --out"),
         (("decode", "RUN", "a", "--tau", "2"), "tau: expected"),
         (("decode", "RUN", "a", "--decoder", "x"), "unknown decoder"),
+        (("decode", "RUN", "a", "--decoder", "random", "--tau", "0.9"), "tau: decoder 'random'"),
+        (("chat", "RUN", "--decoder", "factor", "--tau", "0.9"), "tau: decoder 'factor'"),
         (("decode", "RUN", "a", "--show", "--json"), "--show is for one prompt"),
         (("decode", "RUN", "a", "--show", "--html", "x"), "--html is for one prompt"),
         (("decode", "RUN", "a", "--against", "x"), "--against needs --html"),
@@ -200,8 +213,16 @@ def test_cli_study(call, folder, tmp_path):
     assert call("study", "eligibility", folder, "--data", data).exit_code == 0
 
 
-def test_bench_rows(llada):
-    result = bench_decode(llada, ["a", "7 - 5"], batches=(1, 2), length=12, block=8, repeats=1)
+def test_benchmark(llada):
+    from importlib.util import module_from_spec, spec_from_file_location
+
+    spec = spec_from_file_location("bench", ROOT / "benchmarks" / "decode.py")
+    assert spec is not None and spec.loader is not None
+    bench = module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    result = bench.bench_decode(
+        llada, ["a", "7 - 5"], batches=(1, 2), length=12, block=8, repeats=1
+    )
     assert [(r["batch"], r["engine"]) for r in result["rows"]] == [
         (1, "straightforward"),
         (1, "engine"),

@@ -376,7 +376,7 @@ def test_a_backbone_decodes_a_task_in_one_running_batch(monkeypatch):
 
     calls = []
 
-    def reversed_decode(backbone, prompts, **options):
+    def reversed_decode(backbone, prompts, settings, **options):
         calls.append((len(prompts), options["batch_size"]))
         for i in reversed(range(len(prompts))):
             yield i, SimpleNamespace(text=prompts[i], tokens=[], steps=i)

@@ -1,4 +1,4 @@
-"""The straightforward decoder: what `engine` must agree with and what the benchmark compares.
+"""The straightforward decoder: what the engine must agree with and what the benchmark compares.
 
 One forward of the whole padded batch per step, logits of all positions, float64 softmax over all of
 them, blocks in lock step (a finished row waits for the slowest), no compaction. The rules are
