@@ -22,11 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from goldimask.runs import load_run
+
 from goldimask.console import emit, progress, table
 from goldimask.decoding import decode, decode_with, make_settings
 from goldimask.decoding.forward import Decodable
 from goldimask.processes import torch_threads
-from goldimask.runs import load_run
 from goldimask.tiny import TASKS, test_set
 from oracles.decoding import plain_decode
 

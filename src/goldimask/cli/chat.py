@@ -28,8 +28,8 @@ def chat(
     dtype: Annotated[str | None, typer.Option(help="float32, bfloat16, ...")] = None,
 ) -> None:
     """Talk to a model; `/reset` forgets the conversation, `/quit` or end of input leaves."""
-    from goldimask.decoding import make_settings
     from goldimask.backbones import load_backbone
+    from goldimask.decoding import make_settings
 
     settings = make_settings(
         decoder,

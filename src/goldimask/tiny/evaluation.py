@@ -8,8 +8,8 @@ from pathlib import Path
 from goldimask.errors import GoldimaskError
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
 from goldimask.keys import content_id
-from goldimask.tiny.families import problem_family
 from goldimask.records import Decoding
+from goldimask.tiny.families import problem_family
 
 PREFIX = "tiny-"
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from goldimask.bench.decode import bench_decode
+from goldimask.runs import find_run, load_run
 from typer.testing import CliRunner
 
 from builders import write_llada
@@ -17,7 +17,6 @@ from goldimask.decoding import decode, make_settings
 from goldimask.decoding.prompt_file import decode_rows, read_prompts
 from goldimask.decoding.show import canvas, colour, legend
 from goldimask.errors import GoldimaskError
-from goldimask.runs import find_run, load_run
 from goldimask.studies import eligibility as study
 
 ROOT = Path(__file__).resolve().parents[3]
