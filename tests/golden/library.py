@@ -108,14 +108,14 @@ def selections(
 
 
 def decoder_names() -> list[str]:
-    from goldimask.decode import DECODERS
+    from goldimask.decoding import DECODERS
 
     return [entry.name for entry in DECODERS]
 
 
 def decoded(model: str, prompts: Sequence[Sequence[int]], decoder: str, **options: Any) -> Any:
     """What `decode` returns when every pass goes through the model's own forward."""
-    from goldimask.decode import Settings, decode
+    from goldimask.decoding import Settings, decode
 
     if "engine" in {f.name for f in fields(Settings)}:  # a second, faster forward can be declined
         options["engine"] = "model"
