@@ -36,7 +36,7 @@ Known = dict[str, dict[str, str]]  # path -> what it looked like, and its digest
 
 
 def weights_hash(name_or_folder: str | Path, remember: Path | None = None) -> str:
-    """The hash of a name, a model folder, a run folder or a Hub id, as 64 hexadecimal digits."""
+    """The hash of a name, a model folder, a run folder or a Hub id, as 32 hexadecimal digits."""
     source = find_model(name_or_folder)
     folder = source.folder()
     files = [folder / CONFIG, *weight_files(folder)]
@@ -50,7 +50,7 @@ def weights_hash(name_or_folder: str | Path, remember: Path | None = None) -> st
         write_json(remember, known)
     options = {key: source.options[key] for key in MATTERS if key in source.options}
     facts = json.dumps({"files": digests, "options": options}, sort_keys=True)
-    return hashlib.sha256(facts.encode()).hexdigest()
+    return hashlib.sha256(facts.encode()).hexdigest()[:32]
 
 
 def digest(file: Path, known: Known) -> str:
