@@ -66,7 +66,7 @@ def ours(attention: np.ndarray, weights: np.ndarray, budget: int) -> Callable[[]
 
 
 def submodlib(attention: np.ndarray, weights: np.ndarray, budget: int) -> Callable[[], list[int]]:
-    import submodlib_cpp
+    import submodlib_cpp  # pyright: ignore[reportMissingImports]
 
     n = len(weights)
     features = [[(i, float(attention[i, x]) / S0) for i in range(n) if i != x] for x in range(n)]
@@ -83,7 +83,7 @@ def submodlib(attention: np.ndarray, weights: np.ndarray, budget: int) -> Callab
 
 
 def apricot(attention: np.ndarray, weights: np.ndarray, budget: int) -> Callable[[], list[int]]:
-    from apricot import FeatureBasedSelection
+    from apricot import FeatureBasedSelection  # pyright: ignore[reportMissingImports]
 
     features = np.ascontiguousarray(attention.T, dtype=np.float64)
 
