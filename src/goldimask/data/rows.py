@@ -1,6 +1,7 @@
 """Reading rows: the only reader of data files, saved datasets and the Hub.
 
-    file      .jsonl (also .jsonl.gz), .json (a list of objects), .csv, .parquet
+    file      .jsonl, .json (a list of objects, or an object that holds one list), .csv, each also
+              packed as .gz; .parquet
     folder    what `datasets` saved to disk, or every data file in it, in order of name
     a/b       a dataset on the Hub, where no such file or folder exists
 
@@ -16,11 +17,12 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from goldimask.errors import GoldimaskError
 
-FILES = (".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet")
+TEXTS = (".jsonl", ".json", ".csv")
+FILES = (*TEXTS, *(f"{suffix}.gz" for suffix in TEXTS), ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,7 @@ def is_hub_id(place: str) -> bool:
 
 def suffix_of(file: Path) -> str:
     """`.jsonl.gz` counts as one suffix."""
-    name = file.name.lower()
-    return ".jsonl.gz" if name.endswith(".jsonl.gz") else file.suffix.lower()
+    return "".join(file.suffixes[-2:] if file.suffix.lower() == ".gz" else [file.suffix]).lower()
 
 
 def _file(file: Path, key: str) -> Iterator[Row]:
@@ -63,39 +64,46 @@ def _file(file: Path, key: str) -> Iterator[Row]:
             f"{key}: '{file}' does not exist; give a .jsonl, .json, .csv or .parquet file"
         )
     suffix = suffix_of(file)
-    if suffix in (".jsonl", ".jsonl.gz"):
-        yield from _json_lines(file)
-    elif suffix == ".json":
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (UnicodeDecodeError, OSError) as error:
-            raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
-        loaded = _json(text, str(file))
-        if not isinstance(loaded, list):
-            raise GoldimaskError(f"{file}: a .json data file holds a list of objects")
-        yield from (Row(f"{file}: item {i}", row) for i, row in enumerate(loaded))
-    elif suffix == ".csv":
-        with file.open(encoding="utf-8", newline="") as lines:
-            yield from (
-                Row(f"{file}: row {i}", dict(row)) for i, row in enumerate(csv.DictReader(lines), 1)
-            )
-    elif suffix == ".parquet":
+    if suffix not in FILES:
+        raise GoldimaskError(f"{key}: '{file}' must end in .jsonl, .json, .csv or .parquet")
+    if suffix == ".parquet":
         from pyarrow import parquet
 
         yield from _numbered(parquet.read_table(file).to_pylist(), str(file))
-    else:
-        raise GoldimaskError(f"{key}: '{file}' must end in .jsonl, .json, .csv or .parquet")
-
-
-def _json_lines(file: Path) -> Iterator[Row]:
-    opened = gzip.open if file.suffix.lower() == ".gz" else open
+        return
+    opened = gzip.open if suffix.endswith(".gz") else open
     try:
-        with opened(file, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if line.strip():
-                    yield Row(f"{file}:{number}", _json(line, f"{file}:{number}"))
+        with opened(file, "rt", encoding="utf-8-sig", newline="") as text:
+            yield from _READERS[suffix.removesuffix(".gz")](text, file)  # type: ignore[arg-type]
     except (UnicodeDecodeError, OSError, EOFError) as error:
         raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
+
+
+def _json_lines(text: TextIO, file: Path) -> Iterator[Row]:
+    for number, line in enumerate(text, 1):
+        if line.strip():
+            yield Row(f"{file}:{number}", _json(line, f"{file}:{number}"))
+
+
+def _json_list(text: TextIO, file: Path) -> Iterator[Row]:
+    loaded = _json(text.read(), str(file))
+    if isinstance(loaded, dict):
+        lists = [v for v in loaded.values() if isinstance(v, list)]
+        if isinstance(loaded.get("generations"), list):  # d1's and LIFT's, with lists beside it
+            lists = [loaded["generations"]]
+        loaded = lists[0] if len(lists) == 1 else None
+    if not isinstance(loaded, list):
+        raise GoldimaskError(
+            f"{file}: a .json data file holds a list of objects, or an object with one list"
+        )
+    return (Row(f"{file}: item {i}", row) for i, row in enumerate(loaded))
+
+
+def _csv_rows(text: TextIO, file: Path) -> Iterator[Row]:
+    return (Row(f"{file}: row {i}", dict(row)) for i, row in enumerate(csv.DictReader(text), 1))
+
+
+_READERS = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv_rows}
 
 
 def _json(text: str, where: str) -> Any:

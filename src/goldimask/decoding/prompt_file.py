@@ -41,7 +41,8 @@ def read_prompts(file: Path) -> list[JsonObject]:
     if not file.is_file():
         raise GoldimaskError(f"{file}: no such file; --file takes a .jsonl of prompts")
     rows = []
-    for where, row in read_rows(file):
+    for read in read_rows(file):
+        where, row = read.where, read.values
         if not isinstance(row, Mapping) or ("prompt" in row) == ("messages" in row):
             raise GoldimaskError(f"{where}: expected an object with either 'prompt' or 'messages'")
         rows.append(dict(row))
@@ -105,7 +106,8 @@ def read_answers(out: Path, keys: Sequence[int]) -> dict[int, JsonObject]:
     if len(whole) < len(data):
         write_text(out, whole.decode("utf-8"))
     answers: dict[int, JsonObject] = {}
-    for where, answer in read_rows(out):
+    for read in read_rows(out):
+        where, answer = read.where, read.values
         index = answer.get("index", -1) if isinstance(answer, dict) else -1
         if index not in range(len(keys)) or answer.get("key") != keys[index]:
             raise GoldimaskError(

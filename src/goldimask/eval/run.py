@@ -76,11 +76,11 @@ class Model:
 
 def identify(source: str | Path, dtype: str | None = None, out: Path | None = None) -> Model:
     """The model behind a run folder, a model folder or a name; `out` remembers hashes."""
+    from goldimask.backbones.folders import find_model
     from goldimask.backbones.identity import weights_hash
-    from goldimask.runs import find_run
 
     remember = out / DIGESTS if out is not None else None
-    return Model(find_run(source).name, weights_hash(source, remember), dtype or "")
+    return Model(find_model(source).name, weights_hash(source, remember), dtype or "")
 
 
 def evaluate(
@@ -138,7 +138,7 @@ def evaluate(
 
 def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
     """Decode all prompts in one running batch: who is done leaves, who waits takes its place."""
-    from goldimask.decoding import decode_iter
+    from goldimask.decoding import decode_iter, make_settings
 
     def answer(
         prompts: Sequence[str],
@@ -150,19 +150,13 @@ def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
         decoding: Decoding,
     ) -> Iterator[tuple[int, str, int]]:
         options: dict[str, Any] = dict(decoding.options)
+        settings = make_settings(decoding.decoder, length=length, seed=seed, **options)
         for index, made in decode_iter(
-            backbone,
-            list(prompts),
-            decoder=decoding.decoder,
-            length=length,
-            batch_size=batch_size,
-            prefill=prefill,
-            seed=seed,
-            **options,
+            backbone, list(prompts), settings, batch_size=batch_size, prefill=prefill
         ):
             text = made.text
             if raw:
-                text = backbone.tokenizer.decode(made.tokens, skip_special_tokens=False)
+                text = str(backbone.tokenizer.decode(made.tokens, skip_special_tokens=False))
             yield index, text, made.steps
 
     return answer

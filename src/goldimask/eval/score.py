@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from goldimask.data.rows import read_rows
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import judged
-from goldimask.eval.sources import Row, read_rows
+from goldimask.eval.sources import Row
 from goldimask.eval.tasks import Item, Task, accepted, get_task, known_tasks
 from goldimask.eval.trials import prompt_hash
 from goldimask.records import SAMPLES, Decoding, Outcome, read_lines, read_outcomes
@@ -108,7 +109,7 @@ def read_stored(
                 where = f"{path}: {o.item}"
                 found.append(Stored(known.find({"id": o.item}, o.index, where), o, where))
             continue
-        for i, row in enumerate(read_rows(path)):
+        for i, row in enumerate(r.values for r in read_rows(path)):
             found += stored_of(row, i, f"{path}:{i + 1}", task, known)
     if not found:
         raise GoldimaskError(f"{', '.join(map(str, files))}: no generations of task '{task.name}'")

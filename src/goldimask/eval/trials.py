@@ -107,20 +107,20 @@ def decodings(
 
     Defaults are written out, so that two spellings of the same decoding find the same answers.
     """
-    from goldimask.decoding.prompts import make_settings
+    from goldimask.decoding.options import make_settings
     from goldimask.decoding.rules import DECODERS
 
     own = task.decoding
     name = DECODERS.entry(decoder or own.decoder, "decoder").name
     rule = DECODERS.get(name)
-    if rule.tau is None and (taus or options.get("tau") is not None):
+    if "tau" not in rule.options and (taus or options.get("tau") is not None):
         raise GoldimaskError(
             f"--tau: '{task.name}' is decoded with '{name}', which has no threshold; "
             "add --decoder threshold, or leave --tau out"
         )
     kept = own.options if name == own.decoder else {}
     kept = {k: v for k, v in own.options.items() if k in kept or k == "temperature"}
-    rules = {"block": 32 if rule.blocks else None, "tau": rule.tau}
+    rules = {"block": 32 if rule.blocks else None, "tau": rule.options.get("tau")}
     given = {k: v for k, v in {**rules, **kept, **options}.items() if v is not None}
     ways = [{**given, "tau": tau} for tau in dict.fromkeys(taus)] or [given]
     for way in ways:

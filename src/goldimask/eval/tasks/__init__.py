@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from typing import get_type_hints
+from collections.abc import Mapping
 
-from pydantic import TypeAdapter, ValidationError
-
-from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 
 __all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks", "own_length"]
