@@ -294,3 +294,52 @@ def test_faithful_validation_repeats_at_the_same_step(small_model: Path, tmp_pat
         lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
         found.append([x["eval_loss"] for x in lines if "eval_loss" in x])
     assert found[0] == found[1] and len(set(found[0])) == 2
+
+
+def test_a_second_training_into_a_folder_is_told_who_is_there(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is prepared."""
+    from goldimask.jobs import locked
+
+    monkeypatch.setattr("goldimask.train.run.prepare", lambda recipe: pytest.fail("prepared"))
+    with (
+        locked(tmp_path / "x"),
+        pytest.raises(GoldimaskError, match=r"x' is being written by process \d+ on .* since"),
+    ):
+        run(recipe(small_model, tmp_path / "x"))
+
+
+def test_kinds_of_tokens_are_counted_over_the_whole_run(small_model: Path, tmp_path: Path) -> None:
+    """At every log, and in all: a run that is stopped and resumed counts what a straight one does."""
+    from goldimask.records import open_run
+    from goldimask.train.trainer import GoldiTrainer
+
+    options = {
+        "data": {"corpus": "tiny-1k", "options": {"eta": 0.5}, "limit": 40, "validation": 4},
+        "trainer": {"max_steps": 6, "logging_steps": 5, "save_steps": 3, "eval_steps": 3},
+    }
+    straight = open_run(run(recipe(small_model, tmp_path / "a", **options)))
+    made = recipe(small_model, tmp_path / "b", **options)
+    original = GoldiTrainer.compute_loss
+
+    def dies(self, *args, **kwargs):
+        if self.state.global_step == 4:
+            raise KeyboardInterrupt
+        return original(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GoldiTrainer, "compute_loss", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(made)
+    resumed = open_run(run(made, resume=True))
+    assert straight.manifest is not None and resumed.manifest is not None
+    found = straight.manifest.facts["classes"]
+    assert set(found) == {"words", "numbers", "wrong", "identifiers"}
+    assert all(0 < row[part] < 1 for row in found.values() for part in row)
+    for part in ("candidates", "targets", "weight"):
+        assert sum(row[part] for row in found.values()) == pytest.approx(1.0)
+        for kind, row in found.items():
+            assert resumed.manifest.facts["classes"][kind][part] == pytest.approx(row[part])
+    logged = [m.values for m in straight.metrics if "loss" in m.values]
+    assert sum(v for k, v in logged[0].items() if k.endswith("/weight")) == pytest.approx(1.0)
