@@ -63,7 +63,7 @@ def report(
     """
     from goldimask.errors import GoldimaskError, nearest
     from goldimask.files import write_text
-    from goldimask.report.comparison import Choices
+    from goldimask.report.comparison import Choices, long_table
     from goldimask.report.runs_page import latex_document, markdown, write_files, write_html
     from goldimask.report.runs_report import make_report
     from goldimask.report.sources import read_sources
@@ -96,9 +96,15 @@ def report(
         }
         emit(result, True)
     else:
-        shown = [c.tables() if form in ("", "terminal") else [c.table()] for c in made.comparisons]
+        found = made.comparisons
+        if form == "csv":
+            shown = [long_table(found)]
+        elif form in ("markdown", "latex"):
+            shown = [c.table() for c in found]
+        else:
+            shown = [table for c in found for table in c.tables()]
         write = WRITERS[form or "terminal"][1]
-        typer.echo("\n".join(write(table) for part in shown for table in part), nl=False)
+        typer.echo("\n".join(map(write, shown)), nl=False)
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

@@ -172,6 +172,15 @@ def pairs_of(runs: Runs, chosen: Chosen, first: str, second: str) -> list[Pair]:
     return pairs
 
 
+def long_table(found: Sequence[Comparison]) -> Table:
+    """All comparisons as records: a line per decoding, method and task."""
+    tables = [c.table() for c in found]
+    head = tables[0].plain[0] if tables else ()
+    rows = [(c.decoding, *row) for c, t in zip(found, tables, strict=True) for row in t.plain[1:]]
+    columns = tuple(str(x) for x in ("decoding", *head))
+    return Table("results", "Accuracy", columns, tuple(rows), left=3)
+
+
 def pairs_table(pairs: Sequence[Pair], name: str, way: str) -> Table:
     """Differences in points, with what was lost and won."""
     rows = [

@@ -38,6 +38,8 @@ def write_html(report: Report, path: Path, files: Sequence[Path] = ()) -> Path:
     if report.samples:
         data = {"samples": list(report.samples)}
         note = "The first correct and wrong answers of every run and task."
+        if report.unshown:
+            note += f" {report.unshown} more are in the runs' eval folders."
         parts.append(section("samples", "Samples", data, note))
     if report.notes:
         parts.append(section("prose", "Notes", {"paragraphs": list(report.notes)}))

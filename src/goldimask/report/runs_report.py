@@ -48,6 +48,7 @@ class Report:
     figures: tuple[Figure, ...] = ()  # of evaluations and studies
     comparisons: tuple[Comparison, ...] = ()
     samples: tuple[Mapping[str, Any], ...] = ()
+    unshown: int = 0  # further samples
     pages: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -71,10 +72,7 @@ def make_report(
     for name, value in studies.items():
         figures += eligibility_figures(name, value)
         tables += tables_of(name, name, value)
-    samples, left = sample_rows(sources)
-    notes = [note for s in sources for note in s.notes()]
-    if left:
-        notes.append(f"{left} more samples are in the runs' eval folders")
+    samples, unshown = sample_rows(sources)
     return Report(
         title=title,
         tables=tuple(tables),
@@ -82,8 +80,9 @@ def make_report(
         figures=tuple(figures),
         comparisons=tuple(found),
         samples=samples,
+        unshown=unshown,
         pages=tuple(page for s in sources for page in s.pages),
-        notes=tuple(notes),
+        notes=tuple(note for s in sources for note in s.notes()),
     )
 
 

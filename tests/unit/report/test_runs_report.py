@@ -227,7 +227,7 @@ def test_results_are_printed_in_every_format(runs, tmp_path, monkeypatch):
     marks = {
         "latex": "\\toprule",
         "markdown": "| method |",
-        "csv": "method,task",
+        "csv": "decoding,method,task",
         "terminal": "p (",
     }
     for form, mark in marks.items():
