@@ -35,6 +35,7 @@ class Board:
     cells: dict[str, list[Finished]]  # row -> one per seed
     costs: dict[str, float] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    made: dict[tuple[str, float, Shown, int], Grid] = field(default_factory=dict, repr=False)
 
     @property
     def title(self) -> str:
@@ -42,17 +43,21 @@ class Board:
 
     def grid(self, row: str, tau: float, what: Shown = "correct", problems: int = 0) -> Grid:
         """What a row scored at a threshold; `problems` keeps the first ones of each task."""
-        below = problems or self.problems
-        runs = [
-            [o for o in cell.outcomes if tau_of(o) == tau and o.index < below]
-            for cell in self.cells[row]
-        ]
-        every = [
-            [o for o in cell.outcomes if tau_of(o) == tau and o.index < below]
-            for cell in self.cells[self.rows[0]]
-        ]
+        place = (row, tau, what, problems or self.problems)
+        if place not in self.made:
+            self.made[place] = self._grid(*place)
+        return self.made[place]
+
+    def _grid(self, row: str, tau: float, what: Shown, problems: int) -> Grid:
+        def answers(of: str) -> list[list[Outcome]]:
+            return [
+                [o for o in cell.outcomes if tau_of(o) == tau and o.index < problems]
+                for cell in self.cells[of]
+            ]
+
+        runs = answers(row)
         value = _correct if what == "correct" else _steps
-        return grid_of(runs, problems_of(*every, *runs), value)
+        return grid_of(runs, problems_of(*answers(self.rows[0]), *runs), value)
 
     def shared(self, row: str, tau: float, what: Shown = "correct") -> Grid:
         """Only the problems that were judged at every threshold."""

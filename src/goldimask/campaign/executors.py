@@ -3,7 +3,7 @@
     goldimask train ...  ->  goldimask eval ...        a job starts when those it needs are done
 
 At most `slots` run at once. A job that fails, or whose process is killed, is reported with its last
-words and takes only the jobs that need it along; every other goes on, and the next call tries again.
+words and takes only the jobs that need it along; the others go on, and the next call tries again.
 What a job prints goes to `logs/NAME.log`. Ending the campaign ends its processes.
 """
 
@@ -72,9 +72,7 @@ def execute(
                 failed.add(job.name)
                 yield Ended(job, f"not run: {', '.join(failed & set(job.needs))} failed")
             active = {r.job.name for r in running}
-            ready = (
-                j for j in waiting.values() if not (set(j.needs) & (waiting.keys() | active))
-            )
+            ready = (j for j in waiting.values() if not (set(j.needs) & (waiting.keys() | active)))
             while len(running) < slots and (job := next(ready, None)) is not None:
                 del waiting[job.name]
                 running.append(_start(job, logs, environment or {}))
