@@ -2,7 +2,8 @@
 
     python tools/fill.py docs/results.md docs/results
 
-replaces what stands between `<!-- lab: FOLDER/TABLE -->` and `<!-- end -->` by ROOT/FOLDER/TABLE.md.
+replaces what stands between `<!-- lab: FOLDER/TABLE -->` and `<!-- end -->` by the file
+ROOT/FOLDER/TABLE.md.
 """
 
 from __future__ import annotations

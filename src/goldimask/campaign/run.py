@@ -34,19 +34,22 @@ class Plan:
     """What there is, and what is still to run."""
 
     places: tuple[Place, ...]
-    jobs: tuple[Job, ...]
+    missing: dict[Cell, list[Job]]
 
     @property
-    def done(self) -> int:
+    def jobs(self) -> list[Job]:
+        return [job for jobs in self.missing.values() for job in jobs]
+
+    @property
+    def done(self) -> list[Cell]:
         """Cells that lack nothing."""
-        waiting = {job.name.rsplit("_s", 1)[0] for job in self.jobs}
-        return sum(p.cell.name.rsplit("_s", 1)[0] not in waiting for p in self.places)
+        return [p.cell for p in self.places if not self.missing[p.cell]]
 
 
 def make_plan(campaign: Campaign, folder: Path) -> Plan:
     """Every cell, and the jobs of those that lack something; nothing is run."""
-    found = places(campaign, folder)
-    return Plan(tuple(found), tuple(job for place in found for job in jobs_of(campaign, place)))
+    found = tuple(places(campaign, folder))
+    return Plan(found, {place.cell: jobs_of(campaign, place) for place in found})
 
 
 def run_campaign(
