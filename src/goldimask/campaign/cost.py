@@ -8,70 +8,59 @@ spread of such rows shows how exact the figures are.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
-from goldimask.campaign.cache import VERSION, adapter_facts, digest, weights_hash
-from goldimask.campaign.settings import BASE, Lab, label, section
-from goldimask.config import MethodSection
+from goldimask.backbones.identity import weights_hash
+from goldimask.campaign.settings import BASE, Campaign, Cell, cell_recipe, label
+from goldimask.config import recipe_dict
 from goldimask.files import write_json
+from goldimask.jobs import job_key
+from goldimask.records import read_json
 
 
-def costs(lab: Lab, backbone: str, folder: Path) -> dict[str, float]:
+def costs(campaign: Campaign, backbone: str, folder: Path) -> dict[str, float]:
     """Row -> ratio; from the folder when nothing changed. Empty when not asked for."""
-    rows = [row for row in dict.fromkeys(("vanilla", *lab.rows)) if row != BASE]
-    if lab.cost_rounds < 1:
+    if campaign.cost_rounds < 1:
         return {}
-    dump = TypeAdapter(MethodSection | None).dump_python
-    facts = {
-        "version": VERSION,
-        "weights": weights_hash(backbone),
-        "rows": {row: dump(section(lab, row), mode="json") for row in rows},
-        "batch_size": lab.tuning.batch_size,
-        "corpus": lab.corpus,
-        "rounds": lab.cost_rounds,
-        **adapter_facts(lab),
+    rows = [row for row in dict.fromkeys(("vanilla", *campaign.rows)) if row != BASE]
+    recipes = {row: cell_recipe(campaign, Cell(backbone, row, campaign.seeds[0])) for row in rows}
+    settings: dict[str, Any] = {
+        row: recipe_dict(recipe) for row, recipe in recipes.items() if recipe is not None
     }
-    key = digest(json.dumps(facts, sort_keys=True).encode())
-    file = folder / "cells" / f"{label(backbone)}_cost_{key}.json"
-    try:
-        return json.loads(file.read_text("utf-8"))["ratios"]
-    except (OSError, json.JSONDecodeError, KeyError):
-        pass
-    found = measure(lab, backbone, rows)
-    write_json(file, {**facts, **found})
-    return found["ratios"]
+    key = job_key(
+        "measure", weights=weights_hash(backbone), settings=[settings, campaign.cost_rounds]
+    )
+    file = folder / "cost" / f"{label(backbone)}-{key}.json"
+    known = read_json(file)
+    if not known:
+        known = measure(recipes, campaign.cost_rounds)
+        write_json(file, known)
+    return known["ratios"]
 
 
-def measure(lab: Lab, backbone: str, rows: list[str]) -> dict[str, Any]:
-    from goldimask.campaign.cell import trainable
-    from goldimask.campaign.data import to_examples, training_rows
+def measure(recipes: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """Time one step of every row on the backbone and data of the first."""
     from goldimask.data.batches import make_batch
     from goldimask.processes import torch_threads
     from goldimask.train.attention_layer import resolve_layer
     from goldimask.train.cost import run_rounds
-    from goldimask.train.prepare import make_method
+    from goldimask.train.prepare import make_method, prepare
 
-    seed = lab.seeds[0]
-    loaded = trainable(lab, backbone, seed)
-    examples = to_examples(training_rows(lab.corpus, lab.examples, seed, lab.eta), loaded)
+    ready = prepare(recipes["vanilla"])
+    examples, seed = ready.data.train, ready.recipe.seed
     built = {}
-    for row in rows:
-        method = section(lab, row)
-        assert method is not None
+    for row, recipe in recipes.items():
         built[row], _ = resolve_layer(
-            make_method(method), loaded, [], examples, seed, None, lambda line: None
+            make_method(recipe.method), ready.backbone, [], examples, seed, None, lambda line: None
         )
-    size = lab.tuning.batch_size
+    size = ready.recipe.global_batch_size
     middle = sorted(examples, key=len)[max(0, (len(examples) - size) // 2) :][:size]
-    batch = make_batch(middle, loaded.pad_id, 8)
+    batch = make_batch(middle, ready.backbone.pad_id, 8)
     with torch_threads():
-        best = run_rounds(loaded, built, [batch], lab.cost_rounds, lambda *a, **k: None)
+        best = run_rounds(ready.backbone, built, [batch], rounds, lambda *a, **k: None)
     vanilla = best["vanilla"].seconds
     return {
-        "ratios": {row: best[row].seconds / vanilla for row in rows},
+        "ratios": {row: best[row].seconds / vanilla for row in recipes},
         "vanilla_seconds": vanilla,
     }

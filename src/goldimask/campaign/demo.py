@@ -1,152 +1,93 @@
-"""The whole job once, small: fine-tune the embedded backbone two ways and compare.
+"""The whole job once, small: a campaign of the embedded backbone, and a page about it.
 
     base -> Vanilla, base -> GoldiMask-D     same start, same examples, same noise (paired by keys)
     each evaluated: accuracy per task, mean decoding steps, held-out denoising loss
 
-Everything lands in one folder. A part whose settings have not changed is reused when the demo is
-run again. What the table shows is what was measured, whichever way it points.
+Cells are keyed by their settings and weights, so that a part that has not changed is reused and
+another seed shows its own results. What the table shows is what was measured, whichever way it
+points.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from goldimask.config import Recipe, load_recipe, recipe_dict
+from goldimask.campaign.grid import Finished, Place
+from goldimask.campaign.run import Tell, make_plan, run_campaign
+from goldimask.campaign.settings import BASE, Campaign, load_campaign
+from goldimask.errors import RunFailed
 from goldimask.files import write_json
-from goldimask.keys import content_id
-from goldimask.records import open_run, read_manifest
-
-METHODS = ("vanilla", "goldimask-d")
+from goldimask.stats import scores
 
 
 @dataclass(frozen=True)
-class DemoSettings:
-    """What decides the demo's numbers."""
+class Shown:
+    """A model of the demo: where it is, and what it scored."""
 
-    recipe: str = "tiny"
-    seed: int = 42
-    problems: int = 40  # test problems per task
-    length: int = 128
-    tau: float = 0.9
-    block: int = 32
-    overrides: tuple[str, ...] = ()
+    row: str
+    place: Place
+    cell: Finished
 
 
 def demo(
-    folder: Path, settings: DemoSettings, say: Callable[[str], None], bars: bool = True
+    folder: Path,
+    words: Sequence[str] = (),
+    tell: Tell = lambda ended, done, total: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Train, evaluate, write the page; returns the figures and the path of the page."""
-    from goldimask.backbones import load_backbone
-
-    runs = {"base": "tiny"}
-    for name in METHODS:
-        runs[name] = str(trained(folder / name, name, settings, say))
-    results: dict[str, Any] = {}
-    for name, where in runs.items():
-        results[name] = scored(
-            folder, name, where, settings, lambda w=where: load_backbone(w), say, bars
-        )
-    attach_losses(results, folder)
-    write_json(folder / "results.json", {"settings": asdict(settings), "results": results})
+    """Train, evaluate, write the pages; returns the figures and where the pages are."""
+    campaign = load_campaign("demo", None, words)
+    reused = len(make_plan(campaign, folder).done)
+    if reused:
+        say(f"[dim]reusing {reused} of {len(campaign.rows)} models in {folder}[/dim]")
+    progress = run_campaign(campaign, folder, tell=tell)
+    if progress.failed:
+        name, error = next(iter(progress.failed.items()))
+        raise RunFailed(f"{name}: {error}")
+    models = [
+        Shown(place.cell.row, place, progress.cells[place.cell])
+        for place in make_plan(campaign, folder).places
+    ]
+    results = {model.row: result_of(model, models) for model in models}
+    write_json(folder / "results.json", {"settings": settings_of(campaign), "results": results})
     from goldimask.campaign.demo_page import write_demo_page, write_demo_report
 
-    page = write_demo_page(folder / "demo.html", folder, runs, results, settings)
-    report = write_demo_report(folder / "report.html", folder, page)
+    page = write_demo_page(folder / "demo.html", folder, models, results, campaign)
+    report = write_demo_report(folder / "report.html", folder, models, page)
     paths = {"page": str(page), "report": str(report), "folder": str(folder)}
     return {"results": results, **paths}
 
 
-def trained(run: Path, preset: str, settings: DemoSettings, say: Callable[[str], None]) -> Path:
-    """The run folder of one method, trained now unless the same run is already there."""
-    recipe = recipe_for(run, preset, settings)
-    made = read_manifest(run)
-    if made is not None:
-        if made.facts["recipe"] == recipe_dict(recipe):
-            say(f"[dim]{preset}: reusing {run}[/dim]")
-            return run
-        say(f"{preset}: settings changed, training again")
-        shutil.rmtree(run)
-    shutil.rmtree(run.with_name(run.name + ".partial"), ignore_errors=True)
-    from goldimask.train.run import train
-
-    say(f"[bold]{preset}[/bold]: fine-tuning the embedded backbone")
-    train(recipe, say=lambda line: say(f"  {line}"))
-    return run
-
-
-def recipe_for(run: Path, preset: str, settings: DemoSettings) -> Recipe:
-    words = [f"method.preset={preset}", f"output={run}", f"seed={settings.seed}"]
-    return load_recipe(settings.recipe, [*words, *settings.overrides])
-
-
-def scored(
-    folder: Path,
-    name: str,
-    where: str,
-    settings: DemoSettings,
-    load: Callable[[], Any],
-    say: Callable[[str], None],
-    bars: bool,
-) -> dict[str, Any]:
-    """Accuracy and steps of one model on every tiny task, from the cache when nothing changed."""
-    from goldimask.console import progress
-    from goldimask.eval.run import evaluate
-    from goldimask.tiny.families import PROBLEM_FAMILIES
-
-    tasks = [f"tiny-{family}" for family in PROBLEM_FAMILIES]
-    file = folder / "eval" / f"{name}.json"
-    key = fingerprint(where, settings)
-    if file.is_file():
-        cached = json.loads(file.read_text())
-        if cached["key"] == key:
-            say(f"[dim]{name}: reusing its evaluation[/dim]")
-            return cached["result"]
-    backbone = load()
-    kept = Path(where) / "eval" if Path(where).is_dir() else None  # samples for the report
-    if kept is not None:
-        shutil.rmtree(kept, ignore_errors=True)  # those of other settings
-    with progress(f"{name}: decoding", len(tasks) * settings.problems) as advance:
-        result = evaluate(
-            backbone,
-            tasks,
-            lengths=(settings.length,),
-            options={"tau": settings.tau, "block": settings.block},
-            limit=settings.problems,
-            batch_size=20,
-            out=kept,
-            model=where if kept is not None else None,
-            progress=advance if bars else None,
-        )
-    rows = {r.task.removeprefix("tiny-"): asdict(r) for r in result.results}
-    found = {
-        "tasks": rows,
-        "accuracy": sum(r["accuracy"] for r in rows.values()) / len(rows),
-        "steps": sum(r["steps"] for r in rows.values()) / len(rows),
+def settings_of(campaign: Campaign) -> dict[str, Any]:
+    """What decides the demo's numbers, in a few words."""
+    judging = campaign.judging
+    return {
+        "recipe": campaign.recipe,
+        "seed": campaign.seeds[0],
+        "problems": judging.problems,
+        "tau": judging.main_tau,
+        "block": judging.block,
     }
-    write_json(file, {"key": key, "result": found})
-    return found
 
 
-def fingerprint(where: str, settings: DemoSettings) -> str:
-    """Changes when the weights or the way of decoding change."""
-    import goldimask
+def result_of(model: Shown, models: Sequence[Shown]) -> dict[str, Any]:
+    """Accuracy and steps per task and on average, with the held-out denoising loss."""
+    tasks = {s.task.removeprefix("tiny-"): asdict(s) for s in scores(model.cell.outcomes)}
+    for entry in tasks.values():
+        entry["decoding"] = dict(entry["decoding"])
+    return {
+        "tasks": tasks,
+        "accuracy": sum(t["accuracy"] for t in tasks.values()) / len(tasks),
+        "steps": sum(t["steps"] for t in tasks.values()) / len(tasks),
+        "heldout": heldout(model, models),
+    }
 
-    weights = sorted(Path(where).glob("model/*.safetensors")) if Path(where).is_dir() else []
-    parts = [p.read_bytes() for p in weights]
-    decoding = (settings.problems, settings.length, settings.tau, settings.block)
-    return f"{content_id(goldimask.__version__, where, str(decoding), *parts):016x}"
 
-
-def attach_losses(results: Mapping[str, Any], folder: Path) -> None:
-    """Held-out denoising loss of each model, from the runs' own validation."""
-    manifests = {m: open_run(folder / m).manifest.facts for m in METHODS}  # type: ignore[union-attr]
-    results["base"]["heldout"] = manifests[METHODS[0]]["eval_loss_first"]
-    for name in METHODS:
-        best = manifests[name]["recipe"]["trainer"].get("load_best_model_at_end", True)
-        results[name]["heldout"] = manifests[name]["eval_loss_best" if best else "eval_loss_last"]
-        results[name]["heldout_last"] = manifests[name]["eval_loss_last"]
+def heldout(model: Shown, models: Sequence[Shown]) -> float:
+    """From the run's own validation; of the base, what a training began with."""
+    if model.row != BASE:
+        return model.cell.facts["eval_loss_last"]
+    return next(m for m in models if m.row != BASE).cell.facts["eval_loss_first"]

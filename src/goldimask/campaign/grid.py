@@ -1,191 +1,190 @@
-"""Run the cells that are not on disk yet, in this process or in several.
+"""The cells of a campaign as jobs, and their folders read back.
 
-A cell that fails is reported and does not stop the others; the next call tries it again. Workers
-are fresh processes with one thread each and write their own files, so that stopping the command
-loses only the cells it was working on.
+    cells/NAME-KEY/        a run folder of `goldimask train`, its evaluation in eval/
+    cells/BASE-KEY/eval/   the untuned backbone
+
+The key is that of the training (settings, weights, data), so a changed recipe, corpus or base makes
+a new cell, and renaming the campaign's folder or adding rows, seeds and backbones does not.
 """
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from goldimask.campaign.cache import cell_file, cell_key, read_cell
-from goldimask.campaign.cell import run_and_write
-from goldimask.campaign.settings import Cell, Lab, cells
+from goldimask.backbones.identity import weights_hash
+from goldimask.campaign.executors import Job
+from goldimask.campaign.settings import (
+    BASE,
+    Campaign,
+    Cell,
+    cell_recipe,
+    cell_words,
+    cells,
+    problems_at,
+    shard,
+    tasks_of,
+)
+from goldimask.config import Recipe
 from goldimask.errors import GoldimaskError
+from goldimask.jobs import partial_of
+from goldimask.records import Outcome, read_manifest, read_outcomes
+from goldimask.train.folders import last_sound
+from goldimask.train.run import train_key
 
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+same_weights = cache(weights_hash)
 
 
 @dataclass(frozen=True)
-class Job:
-    """A cell and where its record belongs."""
+class Place:
+    """A cell and its folder."""
 
     cell: Cell
-    key: str
-    file: Path
+    folder: Path
+    recipe: Recipe | None  # None: the untuned backbone
+
+    @property
+    def model(self) -> str:
+        """What is evaluated."""
+        return self.cell.backbone if self.recipe is None else str(self.folder)
+
+    @property
+    def evaluation(self) -> Path:
+        return self.folder / "eval"
 
 
-@dataclass
-class Outcome:
-    """What a run of the grid found."""
+@dataclass(frozen=True)
+class Finished:
+    """What a cell found: every answer, and the facts of its training."""
 
-    records: dict[Cell, dict[str, Any]] = field(default_factory=dict)
-    failed: dict[Cell, str] = field(default_factory=dict)
-    reused: int = 0
-
-
-Told = Callable[[Cell, dict[str, Any] | None, str], None]  # cell, record or None, error
+    outcomes: tuple[Outcome, ...]
+    facts: Mapping[str, Any]  # of the training's manifest; empty for the untuned backbone
 
 
-def plan(lab: Lab, folder: Path) -> list[Job]:
-    """Every cell with its key; cheap next to any cell."""
-    found = []
-    for cell in cells(lab):
-        key = cell_key(lab, cell)
-        found.append(Job(cell, key, cell_file(folder, cell, key)))
-    return found
-
-
-def run_grid(
-    lab: Lab,
-    jobs: Sequence[Job],
-    workers: int = 1,
-    commit: str = "",
-    tell: Told = lambda cell, record, error: None,
-) -> Outcome:
-    """Records of all cells, made now unless they are on disk."""
-    if workers < 1:
-        raise GoldimaskError(f"--jobs: {workers} must be at least 1")
-    out = Outcome()
-    waiting = []
-    for job in jobs:
-        record = read_cell(job.file)
-        if record is None:
-            waiting.append(job)
+def places(campaign: Campaign, folder: Path) -> list[Place]:
+    """Every cell with its folder; nothing is loaded but the text of the data."""
+    out = []
+    for cell in cells(campaign):
+        recipe = cell_recipe(campaign, cell)
+        if recipe is None:  # one folder for all seeds
+            name = Cell(cell.backbone, BASE, 0).name.removesuffix("_s0")
+            key = same_weights(cell.backbone)[:16]
         else:
-            out.records[job.cell] = record
-            out.reused += 1
-    runner = here if workers == 1 or len(waiting) < 2 else in_processes
-    for job, record, error in runner(lab, waiting, min(workers, len(waiting)), commit):
-        if record is None:
-            out.failed[job.cell] = error
-        else:
-            out.records[job.cell] = record
-        tell(job.cell, record, error)
+            name, key = cell.name, train_key(recipe)
+        out.append(Place(cell, folder / "cells" / f"{name}-{key}", recipe))
     return out
 
 
-Result = tuple[Job, dict[str, Any] | None, str]
+def jobs_of(campaign: Campaign, place: Place) -> list[Job]:
+    """What a cell still lacks: its training, and its evaluation."""
+    out = []
+    name = place.cell.name
+    if place.recipe is not None and read_manifest(place.folder) is None:
+        words = ["train", campaign.recipe, *cell_words(campaign, place.cell)]
+        words.append(f"output={place.folder}")
+        out.append(Job(f"{name}-train", (*words, *resuming(place.folder)), place.folder))
+    needs = tuple(job.name for job in out)
+    for taus, problems in evaluations(campaign):
+        if not needs and judged(campaign, place, taus, problems):
+            continue
+        job = Job(
+            f"{name}-eval-{'-'.join(f'{tau:g}' for tau in taus)}",
+            tuple(evaluation_words(campaign, place, taus, problems)),
+            place.evaluation,
+            needs,
+        )
+        out.append(job)
+        needs = (*needs, job.name)  # one writer at a time
+    return out
 
 
-def here(lab: Lab, waiting: Sequence[Job], workers: int, commit: str) -> Iterator[Result]:
-    """One after the other."""
-    for job in waiting:
-        try:
-            yield job, run_and_write(lab, job.cell, job.key, job.file, commit), ""
-        except Exception as error:  # a cell may fail in any way; the others go on
-            yield job, None, f"{type(error).__name__}: {error}"
+def resuming(folder: Path) -> list[str]:
+    """Go on from a checkpoint; what was stopped before its first one begins again."""
+    partial = partial_of(folder)
+    if not partial.is_dir():
+        return []
+    if last_sound(partial) is not None:
+        return ["--resume"]
+    shutil.rmtree(partial)
+    return []
 
 
-def in_processes(lab: Lab, waiting: Sequence[Job], workers: int, commit: str) -> Iterator[Result]:
-    """Several fresh processes, one thread each."""
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from multiprocessing import get_context
-
-    start = {"mp_context": get_context("spawn"), "initializer": follow, "initargs": (os.getpid(),)}
-    with one_thread_children(), ProcessPoolExecutor(workers, **start) as pool:
-        futures = {
-            pool.submit(run_and_write, lab, job.cell, job.key, job.file, commit): job
-            for job in waiting
-        }
-        try:
-            for future in as_completed(futures):
-                job = futures[future]
-                try:
-                    yield job, future.result(), ""
-                except Exception as error:  # also a worker that died
-                    yield job, None, f"{type(error).__name__}: {error}"
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def evaluations(campaign: Campaign) -> list[tuple[list[float], int]]:
+    """(thresholds, problems): the main one, and the others where they take fewer problems."""
+    groups: dict[int, list[float]] = {}
+    for tau in sorted(campaign.judging.taus):
+        groups.setdefault(problems_at(campaign.judging, tau), []).append(tau)
+    return [(taus, problems) for problems, taus in groups.items()]
 
 
-def follow(parent: int, every: float = 1.0) -> None:
-    """End this process when `parent` is gone: a killed command leaves nothing running."""
-    import threading
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(every)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def one_thread_children() -> Iterator[None]:
-    """Libraries read these when they are loaded, so they must be set before a process starts."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+def evaluation_words(
+    campaign: Campaign, place: Place, taus: Sequence[float], problems: int
+) -> list[str]:
+    judging = campaign.judging
+    first, every = shard(campaign, place.cell.seed)
+    words = ["eval", place.model, "--tasks", ",".join(tasks_of(campaign))]
+    words += ["--decoder", "threshold", "--tau", ",".join(f"{tau:g}" for tau in taus)]
+    words += ["--block", str(judging.block), "--limit", str(problems)]
+    words += ["--batch-size", str(judging.batch_size), "--out", str(place.evaluation)]
+    return words if every == 1 else [*words, "--shard", f"{first}/{every}"]
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """Seconds of processor time that the waiting cells will take."""
+def judged(campaign: Campaign, place: Place, taus: Iterable[float], problems: int) -> bool:
+    """Whether every problem of the cell's share has its answer at every threshold."""
+    found = own_answers(campaign, place)
+    first, every = shard(campaign, place.cell.seed)
+    wanted = len(range(first, problems, every))
+    return all(
+        sum(o.task == task and tau_of(o) == tau and o.index < problems for o in found) == wanted
+        for task in tasks_of(campaign)
+        for tau in taus
+    )
 
-    cells: int
-    cpu_seconds: float
-    step_seconds: float  # one Vanilla step
-    problem_seconds: float  # one problem at the main threshold
+
+def own_answers(campaign: Campaign, place: Place) -> list[Outcome]:
+    """Answers of the campaign's settings in the cell's folder, to its share of the problems."""
+    first, every = shard(campaign, place.cell.seed)
+    judging, tasks = campaign.judging, set(tasks_of(campaign))
+    return [
+        o
+        for o in read_outcomes(place.evaluation).values()
+        if o.task in tasks
+        and o.decoding.decoder == "threshold"
+        and o.decoding.options.get("block") == judging.block
+        and tau_of(o) in judging.taus
+        and o.index % every == first
+        and o.index < problems_at(judging, tau_of(o))
+    ]
 
 
-def estimate(lab: Lab, waiting: Sequence[Cell], problems: int = 10, steps: int = 2) -> Estimate:
-    """Time a few steps and a few problems on the first backbone and multiply.
+def tau_of(outcome: Outcome) -> float:
+    tau = outcome.decoding.options.get("tau")
+    return float(tau) if isinstance(tau, int | float) else float("nan")
 
-    Two-pass methods are counted at 1.4 Vanilla steps; thresholds at equal cost, which overstates
-    loose ones.
-    """
-    from goldimask.campaign.cell import trainable, trained
-    from goldimask.campaign.data import cached_task
-    from goldimask.campaign.settings import BASE, problems_at, tasks_of
-    from goldimask.processes import torch_threads
 
-    if not waiting:
-        return Estimate(0, 0.0, 0.0, 0.0)
-    from dataclasses import replace
+def finished(campaign: Campaign, place: Place) -> Finished | None:
+    """The result of a cell; None while something is missing."""
+    facts: Mapping[str, Any] = {}
+    if place.recipe is not None:
+        manifest = read_manifest(place.folder)
+        if manifest is None:
+            return None
+        facts = manifest.facts
+    if not all(judged(campaign, place, taus, n) for taus, n in evaluations(campaign)):
+        return None
+    check_weights(place)
+    return Finished(tuple(own_answers(campaign, place)), facts)
 
-    from goldimask.eval.run import evaluate
 
-    judging, names = lab.judging, tasks_of(lab)
-    few = min(problems, judging.problems)
-    with torch_threads():
-        backbone = trainable(lab, waiting[0].backbone, waiting[0].seed)
-        tasks = [cached_task(name, judging.problems) for name in names]
-        options = {"tau": judging.main_tau, "block": judging.block}
-        evaluate(backbone, tasks[:1], options=options, seeds=[0], limit=1)  # compiles, loads
-        began = time.process_time()
-        evaluate(backbone, tasks, options=options, seeds=[0], limit=few, batch_size=few)
-        problem = (time.process_time() - began) / (few * len(names))
-        short = replace(lab, tuning=replace(lab.tuning, steps=steps + 1))
-        vanilla = Cell(waiting[0].backbone, "vanilla", waiting[0].seed)
-        step = trained(short, vanilla, backbone)["cpu_seconds"] / (steps + 1)
-    tuned = sum(cell.row != BASE for cell in waiting)
-    share = 1 / len(lab.seeds) if judging.spread else 1.0
-    judged = sum(problems_at(judging, tau) for tau in judging.taus)
-    each = judged * share * len(names) * problem
-    total = tuned * 1.4 * step * lab.tuning.steps + len(waiting) * each
-    return Estimate(len(waiting), total, step, problem)
+def check_weights(place: Place) -> None:
+    """Answers of other weights than the folder holds are never shown."""
+    manifest = read_manifest(place.evaluation)
+    if manifest is None or manifest.weights != weights_hash(place.model):
+        raise GoldimaskError(
+            f"{place.evaluation}: holds answers of other weights than {place.model} has now; "
+            "remove the folder, and they are decoded again"
+        )

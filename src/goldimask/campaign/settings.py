@@ -1,31 +1,38 @@
-"""What a comparison is made of: a recipe of its own, with presets inside.
+"""A campaign: one recipe, varied over backbones, methods and seeds, and how its runs are judged.
 
-    backbones x rows x seeds     a row is `base` (untuned), a method preset, or one of `variants`
-    each cell                    fine-tune on `examples` rows of `corpus`, decode the test problems
-                                 at every tau, score held-out text
+    cells = backbones x rows x seeds;  a row is `base` (untuned), a method's preset, or a variant
+    cell  -> goldimask train RECIPE key=value ... output=CELL ;  goldimask eval CELL --tasks ...
 
-`presets: {smoke: {...}}` inside the file are merged over the other fields by `--preset`; words such
-as `tuning.steps=300` come last. With `judging.spread`, the test problems are divided over the seeds
-(problem i belongs to seed number i mod S): every row is still judged on the same problems with the
-same seeds, on `problems` distinct ones per task, at a fraction of the decoding. Thresholds other
-than the main one may take fewer problems (`sweep_problems`, the first ones); whatever compares
-thresholds then looks at those problems alone.
+A campaign is a YAML file like a recipe, as strict, with presets that replace some of its keys.
+`change` is what every cell changes in the recipe; everything else is as the recipe says.
+
+With `judging.spread` the test problems are divided over the seeds: seed s judges problems s, s + S,
+s + 2 S, ... so that every problem is judged once per row. Thresholds other than the main one may
+take fewer problems (`sweep_problems`, the first ones); whatever compares thresholds then looks at
+those problems alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ConfigDict, TypeAdapter
 
-from goldimask.config import MethodSection, apply_overrides, find_recipe, read_yaml
+from goldimask.config import (
+    MethodSection,
+    Recipe,
+    apply_overrides,
+    find_recipe,
+    load_recipe,
+    parse,
+    read_yaml,
+)
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.presets import PRESETS
-from goldimask.settings import make
-from goldimask.studies.schedule import Tuning
 
 _STRICT = ConfigDict(extra="forbid")
 BASE = "base"  # the row of the untuned backbone
@@ -36,7 +43,7 @@ BASELINES = ("vanilla", "cart", "gift", "lift-2", "lift-3", "agdo")
 class JudgingSection:
     """How a cell is judged."""
 
-    tasks: tuple[str, ...] = ()  # evaluation tasks; empty: every tiny family
+    tasks: tuple[str, ...] = ()  # empty: every tiny family
     problems: int = 500  # distinct test problems per task
     spread: bool = False  # divide the problems over the seeds
     taus: tuple[float, ...] = (0.7, 0.9)
@@ -44,25 +51,20 @@ class JudgingSection:
     sweep_problems: int | None = None  # per task, at the other thresholds; None: all
     block: int = 32
     batch_size: int = 32
-    heldout: int = 200  # examples of the held-out loss
     __pydantic_config__ = _STRICT
 
 
 @dataclass(frozen=True)
-class Lab:
+class Campaign:
     """A whole comparison."""
 
-    output: str = "runs/lab"
+    output: str = "runs/campaign"
+    recipe: str = "tiny"  # of every cell
+    change: dict[str, Any] = field(default_factory=dict)  # in the recipe, key by key
     backbones: tuple[str, ...] = ("tiny",)
-    corpus: str = "tiny-1k-labels"
-    examples: int = 480
-    eta: float | None = None  # share of wrong results; None: the corpus's own
     rows: tuple[str, ...] = (BASE, "vanilla", "goldimask-d")
     seeds: tuple[int, ...] = (0, 1, 2)
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)  # method sections
-    attention_layer: int | float | str | None = None  # of every row that does not name its own
-    lora_rank: int = 0  # adapters on q, k, v with alpha = 2 r as in the paper; 0: all weights
-    tuning: Tuning = field(default_factory=Tuning)
     judging: JudgingSection = field(default_factory=JudgingSection)
     cost_rounds: int = 4  # timed rounds of the cost measurement; 0: do not measure
     __pydantic_config__ = _STRICT
@@ -86,7 +88,9 @@ def label(backbone: str) -> str:
     return Path(backbone).name
 
 
-def load_lab(path: str | Path, preset: str | None = None, words: Sequence[str] = ()) -> Lab:
+def load_campaign(
+    path: str | Path, preset: str | None = None, words: Sequence[str] = ()
+) -> Campaign:
     """Read, choose the preset, override and check."""
     values = read_yaml(find_recipe(path))
     presets = values.pop("presets", {})
@@ -96,7 +100,7 @@ def load_lab(path: str | Path, preset: str | None = None, words: Sequence[str] =
         if preset not in presets:
             raise GoldimaskError(f"--preset '{preset}': {nearest(preset, presets)}")
         values = merged(values, presets[preset] or {})
-    return check(make(Lab, apply_overrides(values, words), source=str(path)), str(path))
+    return check(parse(Campaign, apply_overrides(values, words), str(path)), str(path))
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -109,25 +113,15 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def check(lab: Lab, source: str = "lab") -> Lab:
+def check(campaign: Campaign, source: str = "campaign") -> Campaign:
     """Everything that can be refused before the first cell."""
     for key in ("backbones", "rows", "seeds"):
-        values = getattr(lab, key)
+        values = getattr(campaign, key)
         if not values or len(set(values)) < len(values):
             raise GoldimaskError(f"{source}: {key}: give at least one, and none twice")
-    if len(set(map(label, lab.backbones))) < len(lab.backbones):
+    if len(set(map(label, campaign.backbones))) < len(campaign.backbones):
         raise GoldimaskError(f"{source}: backbones: two share the last part of their names")
-    for row in lab.rows:
-        section(lab, row)
-    if lab.eta is not None:
-        from goldimask.campaign.data import flawed_corpus
-        from goldimask.tiny.corpora import Flaws
-
-        flawed_corpus(lab.corpus)
-        Flaws(eta=lab.eta)  # refuses what is not a probability
-    if lab.lora_rank < 0:
-        raise GoldimaskError(f"{source}: lora_rank: 0 (all weights) or more, got {lab.lora_rank}")
-    judging = lab.judging
+    judging = campaign.judging
     if judging.main_tau not in judging.taus:
         raise GoldimaskError(
             f"{source}: judging.main_tau: {judging.main_tau:g} is not among judging.taus "
@@ -136,59 +130,88 @@ def check(lab: Lab, source: str = "lab") -> Lab:
     if any(not 0 < tau <= 1 for tau in judging.taus):
         raise GoldimaskError(f"{source}: judging.taus: confidences lie in (0, 1]")
     fewest = min(judging.problems, judging.sweep_problems or judging.problems)
-    if fewest < len(lab.seeds) or judging.heldout < 1:
-        raise GoldimaskError(
-            f"{source}: judging: at least one problem per seed and one held-out example"
-        )
+    if fewest < len(campaign.seeds):
+        raise GoldimaskError(f"{source}: judging: at least one problem per seed")
+    for cell in cells(campaign):
+        cell_recipe(campaign, cell)
     from goldimask.eval.tasks import get_task
 
     for task in judging.tasks:
         get_task(task)
-    return lab
+    return campaign
 
 
-def section(lab: Lab, row: str) -> MethodSection | None:
-    """The method of a row; None for the untuned backbone."""
+def method_values(campaign: Campaign, row: str) -> dict[str, Any] | None:
+    """The method section of a row, as written; None for the untuned backbone."""
     if row == BASE:
         return None
-    if row in lab.variants:
-        found = make(MethodSection, lab.variants[row], source=f"variants.{row}")
-    elif row in PRESETS:
-        found = MethodSection(preset=row)
-    else:
-        known = [BASE, *lab.variants, *PRESETS.names()]
-        raise GoldimaskError(f"rows: unknown row '{row}'; {nearest(row, known)}")
-    if found.attention_layer is None and lab.attention_layer is not None:
-        found = replace(found, attention_layer=lab.attention_layer)
-    return found
+    if row in campaign.variants:
+        parse(MethodSection, campaign.variants[row], f"variants.{row}")
+        return dict(campaign.variants[row])
+    if row in PRESETS:
+        return {"preset": row}
+    known = [BASE, *campaign.variants, *PRESETS.names()]
+    raise GoldimaskError(f"rows: unknown row '{row}'; {nearest(row, known)}")
 
 
-def cells(lab: Lab) -> list[Cell]:
-    """Seeds outermost, so that an interrupted comparison still holds whole seeds.
+def cell_words(campaign: Campaign, cell: Cell) -> list[str]:
+    """What a cell changes in the recipe, as words of the command line."""
+    method = method_values(campaign, cell.row)
+    assert method is not None, "the untuned backbone has no recipe"
+    values = merged(
+        campaign.change,
+        {"backbone": {"name": cell.backbone}, "method": method, "seed": cell.seed},
+    )
+    return flat_words(values)
+
+
+def cell_recipe(campaign: Campaign, cell: Cell) -> Recipe | None:
+    """The recipe of a cell; None for the untuned backbone."""
+    if cell.row == BASE:
+        return None
+    return load_recipe(campaign.recipe, cell_words(campaign, cell))
+
+
+def flat_words(values: Mapping[str, Any], at: str = "") -> list[str]:
+    """{"a": {"b": 1}} -> ["a.b=1"]; empty sections and lists are written as YAML."""
+    words = []
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            words += flat_words(value, f"{at}{key}.")
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
+            words.append(f"{at}{key}={text.removesuffix('...').strip()}")
+    return words
+
+
+def cells(campaign: Campaign) -> list[Cell]:
+    """Seeds outermost, so that an interrupted campaign still holds whole seeds.
 
     The untuned backbone has no seed: it is judged once, or once per share of the problems.
     """
     out = []
-    for number, seed in enumerate(lab.seeds):
-        for backbone in lab.backbones:
-            for row in lab.rows:
-                if row != BASE or number == 0 or lab.judging.spread:
+    for number, seed in enumerate(campaign.seeds):
+        for backbone in campaign.backbones:
+            for row in campaign.rows:
+                if row != BASE or number == 0 or campaign.judging.spread:
                     out.append(Cell(backbone, row, seed))
     return out
 
 
-def tasks_of(lab: Lab) -> tuple[str, ...]:
+def tasks_of(campaign: Campaign) -> tuple[str, ...]:
     """Evaluation tasks by name."""
-    if lab.judging.tasks:
-        return lab.judging.tasks
-    from goldimask.tiny.families import PROBLEM_FAMILIES
+    if campaign.judging.tasks:
+        return campaign.judging.tasks
+    from goldimask.tiny import TASK_NAMES
 
-    return tuple(f"tiny-{family}" for family in PROBLEM_FAMILIES)
+    return TASK_NAMES
 
 
-def shard(lab: Lab, seed: int) -> tuple[int, int]:
+def shard(campaign: Campaign, seed: int) -> tuple[int, int]:
     """(first, every) of the problems that belong to a seed."""
-    return (lab.seeds.index(seed), len(lab.seeds)) if lab.judging.spread else (0, 1)
+    if not campaign.judging.spread:
+        return 0, 1
+    return campaign.seeds.index(seed), len(campaign.seeds)
 
 
 def problems_at(judging: JudgingSection, tau: float) -> int:
@@ -199,6 +222,6 @@ def problems_at(judging: JudgingSection, tau: float) -> int:
     return min(few, judging.problems)
 
 
-def lab_dict(lab: Lab) -> dict[str, Any]:
+def campaign_dict(campaign: Campaign) -> dict[str, Any]:
     """Plain values."""
-    return TypeAdapter(Lab).dump_python(lab, mode="json")
+    return TypeAdapter(Campaign).dump_python(campaign, mode="json")

@@ -1,11 +1,11 @@
-"""The tables of a comparison, in the paper's form (section 4; appendix "Maximizers").
+"""The tables of a campaign, in the paper's form (section 4; appendix "Maximizers").
 
 main         per task and average, mean and SD over seeds, relative change against the strongest
              baseline (paper, Table 1)
 paired       differences against Vanilla and the strongest baseline, 95 % intervals, steps too
 ablations    the same against GoldiMask-D, for every row that differs from it in one part
 decoding     accuracy and steps at every threshold, held-out loss, effective targets, cost
-supervision  shares of words, numbers, wrong labels and identifiers in targets and weight
+supervision  shares of the classes of tokens in targets and weight, where the corpus has classes
 frontier     accuracy against Vanilla's at the same number of steps
 components, priority, weighting, cap, layer, support, maximisers
              subsets of rows in the form of the main table
@@ -13,15 +13,13 @@ components, priority, weighting, cap, layer, support, maximisers
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from goldimask.campaign.classes import CLASSES
-from goldimask.campaign.paired import Difference, difference, frontier, mean, relative
-from goldimask.campaign.scores import Board, Pool, known, short
+from goldimask.bootstrap import Difference, difference, frontier, mean, relative
+from goldimask.campaign.board import Board, Pool, known, short
 from goldimask.campaign.settings import BASE, BASELINES
-from goldimask.campaign.sheets import Sheet
-from goldimask.eval.stats import spread
-from goldimask.eval.tables import render, results_table
+from goldimask.stats import spread
+from goldimask.tables import Table, results, results_table
 
 # name, title, rows; a table is made when it has at least two of them
 ABLATIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -80,7 +78,6 @@ ABLATIONS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
 )
 
-
 OWN = "goldimask-d"
 CONTROLS = {
     "goldimask-d": "random-waterfill",
@@ -90,27 +87,27 @@ CONTROLS = {
 }
 
 
-def sheets(board: Board) -> list[Sheet]:
+def tables(board: Board) -> list[Table]:
     """Every table the rows allow."""
-    out = [main_sheet(board, "main", "Accuracy", board.rows), decoding_sheet(board)]
+    out = [main_table(board, "main", "Accuracy", board.rows), decoding_table(board)]
     if "vanilla" in board.rows and len(board.rows) > 1:
-        pairs = references(board)
-        out.append(paired_sheet(board, "paired", "Paired differences", pairs))
-        out += frontier_sheets(board)
-    if any(row != BASE for row in board.rows):
-        out.append(supervision_sheet(board))
+        out.append(paired_table(board, "paired", "Paired differences", references(board)))
+        if len(board.taus) > 1:
+            out.append(frontier_table(board))
+    if any(board.fact(row, "classes") for row in board.rows):
+        out.append(supervision_table(board))
     if any(row.startswith(f"{OWN}-") for row in board.rows) and OWN in board.rows:
         pairs = [(OWN, row) for row in one_part_away(board)]
-        out.append(paired_sheet(board, "ablations", "Ablations against GoldiMask-D", pairs))
+        out.append(paired_table(board, "ablations", "Ablations against GoldiMask-D", pairs))
     for name, title, rows in ABLATIONS:
         found = known(board.rows, rows)
         own = [r for r in found if r not in BASELINES]
         if len(found) > 1 and own:
-            out.append(main_sheet(board, name, title, tuple(found)))
+            out.append(main_table(board, name, title, found))
     return out
 
 
-def sheet_name(board: Board, name: str) -> str:
+def table_name(board: Board, name: str) -> str:
     return f"{name}-{board.backbone}"
 
 
@@ -134,83 +131,77 @@ def fewer(board: Board) -> str:
     return f" Comparisons over thresholds use {board.common} problems per task."
 
 
-def main_sheet(board: Board, name: str, title: str, rows: tuple[str, ...]) -> Sheet:
+def main_table(board: Board, name: str, title: str, rows: Sequence[str]) -> Table:
     """The paper's results table over some of the rows."""
     scores = {row: board.by_seed(row, board.main_tau) for row in rows}
-    if BASE in scores and not spread_over(board):
+    if BASE in scores and not board.spread:
         first = next(iter(scores[BASE]))
         scores[BASE] = {first: scores[BASE][first]}  # one model: no deviation
     note = f"{setting(board)}. Mean ± SD over seeds; relative change against the best baseline."
-    made = results_table(scores, baselines=BASELINES, base=(BASE,), note=note)
-    ready = tuple(
-        (suffix, render(made, form))  # type: ignore[arg-type]
-        for suffix, form in (("csv", "csv"), ("md", "markdown"), ("tex", "latex"))
-    )
-    return Sheet(sheet_name(board, name), title, (), (), note, ready)
+    found = results(scores, baselines=BASELINES, base=(BASE,))
+    return results_table(found, table_name(board, name), title, note)
 
 
-def spread_over(board: Board) -> bool:
-    """Whether the problems are divided over the seeds."""
-    first = board.records[board.rows[0]][0]["tasks"][f"{board.main_tau:g}"]
-    return next(iter(first.values()))["every"] > 1
-
-
-def decoding_sheet(board: Board) -> Sheet:
+def decoding_table(board: Board) -> Table:
     """Everything about a row that is not an accuracy per task."""
     columns = ["method"]
     columns += [x for tau in board.taus for x in (f"acc. {tau:g}", f"steps {tau:g}")]
-    columns += ["held-out NLL", "p ≥ .9", "p < .05", "n_eff/n", "kept/K", "cost"]
+    columns += ["held-out loss", "n_eff/n", "kept/K", "cost"]
     rows = []
     for row in board.rows:
         cells = [row]
         for tau in board.taus:
             cells.append(f"{100 * mean(board.shared(row, tau)):.1f}")
             cells.append(f"{mean(board.shared(row, tau, 'steps')):.2f}")
-        cells.append(plus_minus(board.heldout(row, "nll"), 4))
-        cells += [f"{spread(board.heldout(row, x)).mean:.3f}" for x in ("confident", "lost")]
-        for name in ("n_eff_ratio", "kept_ratio"):
-            values = board.metric(row, name)
-            cells.append(f"{spread(values).mean:.2f}" if values else "-")
+        cells.append(plus_minus(heldout(board, row), 4))
+        cells += [plus_minus(board.fact(row, "metrics", x)) for x in ("n_eff_ratio", "kept_ratio")]
         cost = board.costs.get(row)
         cells.append("-" if cost is None else f"{cost:.2f}")
         rows.append(tuple(cells))
     note = (
         f"{setting(board)}. Accuracy (%) and decoding steps by threshold, averages over tasks; "
-        "held-out NLL of content tokens at t = .25, .5, .75 (± SD over seeds) with the shares of "
-        "confident and lost ones; effective share of the targets; targets kept over K; CPU time "
-        f"of a training step relative to Vanilla.{fewer(board)}"
+        "denoising loss of the held-out examples after the last step (± SD over seeds); effective "
+        "share of the targets; targets kept over K; CPU time of a training step relative to "
+        f"Vanilla.{fewer(board)}"
     )
-    return Sheet(
-        sheet_name(board, "decoding"), "Decoding, held-out loss and cost", tuple(columns),
-        tuple(rows), note,
-    )  # fmt: skip
+    title = "Decoding, held-out loss and cost"
+    return Table(table_name(board, "decoding"), title, tuple(columns), tuple(rows), note=note)
 
 
-def supervision_sheet(board: Board) -> Sheet:
+def heldout(board: Board, row: str) -> list[float]:
+    """The held-out loss per seed; of the untuned backbone, what the trainings began with."""
+    if row != BASE:
+        return board.fact(row, "eval_loss_last")
+    others = (r for r in board.rows if r != BASE)
+    return next((x for r in others if (x := board.fact(r, "eval_loss_first"))), [])
+
+
+def supervision_table(board: Board) -> Table:
     """Which tokens are targets, and which carry the weight."""
-    columns = ["method"]
-    columns += [f"{kind}: {what}" for kind in CLASSES for what in ("targets", "weight")]
-    rows = []
-    for row in board.rows:
-        if row == BASE:
-            continue
-        cells = [board.share(row, k, what) for k in CLASSES for what in ("targets", "weight")]
-        rows.append((row, *("-" if x is None else f"{100 * x:.1f}" for x in cells)))
-    first = next(r for r in board.rows if r != BASE)
-    masked = [board.share(first, kind, "candidates") or 0.0 for kind in CLASSES]
-    listed = ", ".join(f"{k} {100 * x:.1f}" for k, x in zip(CLASSES, masked, strict=True))
+    rows = [r for r in board.rows if board.fact(r, "classes")]
+    classes = list(board.fact(rows[0], "classes")[0])
+    columns = [f"{kind}: {what}" for kind in classes for what in ("targets", "weight")]
+
+    def share(row: str, kind: str, what: str) -> str:
+        found = board.fact(row, "classes", kind, what)
+        return f"{100 * spread(found).mean:.1f}" if found else "-"
+
+    cells = [(r, *(share(r, k, w) for k in classes for w in ("targets", "weight"))) for r in rows]
+    masked = ", ".join(f"{k} {share(rows[0], k, 'candidates')}" for k in classes)
     note = (
         f"{setting(board)}. Shares (%) of the targets and of the loss weight by class of token; of "
-        f"the masked tokens ({first}): {listed}."
+        f"the masked tokens ({rows[0]}): {masked}."
     )
-    return Sheet(sheet_name(board, "supervision"), "What is supervised", tuple(columns),
-                 tuple(rows), note)  # fmt: skip
+    name = table_name(board, "supervision")
+    return Table(name, "What is supervised", ("method", *columns), tuple(cells), note=note)
 
 
-def plus_minus(values: list[float], digits: int) -> str:
+def plus_minus(values: Sequence[float], digits: int = 2) -> str:
+    if not values:
+        return "-"
     found = spread(values)
     text = f"{found.mean:.{digits}f}"
-    return text if found.sd is None else f"{text} ± {found.sd:.{digits}f}"
+    return text if found.sd is None or digits < 3 else f"{text} ± {found.sd:.{digits}f}"
 
 
 def points(d: Difference) -> str:
@@ -240,7 +231,7 @@ def one_part_away(board: Board) -> list[str]:
     return [row for row in listed if row in board.rows and row not in (OWN, *BASELINES)]
 
 
-def paired_sheet(board: Board, name: str, title: str, pairs: Iterable[tuple[str, str]]) -> Sheet:
+def paired_table(board: Board, name: str, title: str, pairs: Iterable[tuple[str, str]]) -> Table:
     """Differences with intervals of (reference, row)."""
     tau, weights = board.main_tau, board.weights()
     tasks = [short(t) for t in board.grid(board.rows[0], tau)]
@@ -256,25 +247,20 @@ def paired_sheet(board: Board, name: str, title: str, pairs: Iterable[tuple[str,
         f"per cent; 95 % bootstrap over {drawn}."
     )
     columns = ("pair", "average", "steps (%)", *tasks)
-    return Sheet(sheet_name(board, name), title, columns, tuple(rows), note)
+    return Table(table_name(board, name), title, columns, tuple(rows), note=note)
 
 
-def frontier_sheets(board: Board) -> list[Sheet]:
+def frontier_table(board: Board) -> Table:
     """Accuracy at equal steps against Vanilla with another threshold."""
-    if len(board.taus) < 2:
-        return []
     weights = board.draws(board.shared("vanilla", board.main_tau))
-    both = {r: {t: (board.shared(r, t), board.shared(r, t, "steps")) for t in board.taus}
-            for r in board.rows}  # fmt: skip
+    both = {
+        r: {t: (board.shared(r, t), board.shared(r, t, "steps")) for t in board.taus}
+        for r in board.rows
+    }
     rows = []
-    for row in board.rows:
-        if row == "vanilla":
-            continue
-        cells = []
-        for tau in board.taus:
-            found = frontier(both["vanilla"], both[row][tau], weights)
-            cells.append("outside" if found is None else points(found))
-        rows.append((row, *cells))
+    for row in (r for r in board.rows if r != "vanilla"):
+        found = [frontier(both["vanilla"], both[row][tau], weights) for tau in board.taus]
+        rows.append((row, *("outside" if d is None else points(d) for d in found)))
     note = (
         f"{board.backbone}: accuracy minus Vanilla's accuracy at the same mean number of steps, "
         "with Vanilla's threshold chosen for it (linear between measured thresholds); points, 95 % "
@@ -282,7 +268,5 @@ def frontier_sheets(board: Board) -> list[Sheet]:
         f"{fewer(board)}"
     )
     columns = ("method", *(f"at {tau:g}" for tau in board.taus))
-    return [
-        Sheet(sheet_name(board, "frontier"), "Against Vanilla at equal steps", columns,
-              tuple(rows), note)
-    ]  # fmt: skip
+    title = "Against Vanilla at equal steps"
+    return Table(table_name(board, "frontier"), title, columns, tuple(rows), note=note)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from goldimask.campaign.cache import cell_key
+from goldimask.campaign.cell import trainable, trained
 from typer.testing import CliRunner
 
 from goldimask.campaign import grid
-from goldimask.campaign.cache import cell_key
-from goldimask.campaign.cell import trainable, trained
 from goldimask.campaign.data import heldout_examples, heldout_rows, training_rows
 from goldimask.campaign.grid import plan, run_grid
 from goldimask.campaign.settings import (

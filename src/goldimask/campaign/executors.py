@@ -1,0 +1,131 @@
+"""Run the jobs of a campaign: each is a command that a user could type, in a process of its own.
+
+    goldimask train ...  ->  goldimask eval ...        a job starts when those it needs are done
+
+At most `slots` run at once. A job that fails, or whose process is killed, is reported with its last
+words and takes only the jobs that need it along; the others go on, and the next call tries again.
+What a job prints goes to `logs/NAME.log`. Ending the campaign ends its processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+GRACE = 20.0  # seconds that a process has to save a checkpoint before it is killed
+LAST_WORDS = 3  # lines of the log that a failure shows
+
+
+@dataclass(frozen=True)
+class Job:
+    """One command; `done` says whether its result is on disk already."""
+
+    name: str
+    words: tuple[str, ...]  # after `goldimask`
+    folder: Path  # of its result
+    needs: tuple[str, ...] = ()  # names of jobs that must be done before
+
+    @property
+    def command(self) -> str:
+        """As one would type it."""
+        import shlex
+
+        return shlex.join(("goldimask", *self.words))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that ran, or could not."""
+
+    job: Job
+    error: str = ""  # empty: it worked
+    seconds: float = 0.0
+
+
+@dataclass
+class _Running:
+    job: Job
+    process: subprocess.Popen[bytes]
+    log: Path
+    began: float = field(default_factory=time.monotonic)
+
+
+def execute(
+    jobs: Sequence[Job], slots: int, logs: Path, environment: Mapping[str, str] | None = None
+) -> Iterator[Ended]:
+    """Run all jobs, in their order where their needs allow; yields each as it ends."""
+    logs.mkdir(parents=True, exist_ok=True)
+    waiting = {job.name: job for job in jobs}
+    failed: set[str] = set()
+    running: list[_Running] = []
+    try:
+        while waiting or running:
+            for job in [j for j in waiting.values() if failed & set(j.needs)]:
+                del waiting[job.name]
+                failed.add(job.name)
+                yield Ended(job, f"not run: {', '.join(failed & set(job.needs))} failed")
+            active = {r.job.name for r in running}
+            ready = (j for j in waiting.values() if not (set(j.needs) & (waiting.keys() | active)))
+            while len(running) < slots and (job := next(ready, None)) is not None:
+                del waiting[job.name]
+                running.append(_start(job, logs, environment or {}))
+            for one in [r for r in running if r.process.poll() is not None]:
+                running.remove(one)
+                ended = _ended(one)
+                if ended.error:
+                    failed.add(one.job.name)
+                yield ended
+            time.sleep(0.05)
+    finally:
+        _stop(running)
+
+
+def _start(job: Job, logs: Path, environment: Mapping[str, str]) -> _Running:
+    """A fresh process with one thread, whose group ends with ours."""
+    log = logs / f"{job.name.replace('/', '_')}.log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "goldimask", *job.words),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**dict.fromkeys(THREADS, "1"), **os.environ, **environment},
+            preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        )
+    return _Running(job, process, log)
+
+
+def _end_with_parent() -> None:
+    """Linux: the kernel sends SIGTERM when the parent dies, however it dies."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def _ended(one: _Running) -> Ended:
+    code, seconds = one.process.returncode, time.monotonic() - one.began
+    if code == 0:
+        return Ended(one.job, seconds=seconds)
+    why = signal.Signals(-code).name if code < 0 else f"exit {code}"
+    lines = [x for x in one.log.read_text("utf-8", "replace").splitlines() if x.strip()]
+    return Ended(one.job, " | ".join([why, *lines[-LAST_WORDS:]]), seconds)
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    """Ask for a checkpoint, then insist."""
+    for one in running:
+        one.process.terminate()
+    until = time.monotonic() + GRACE
+    for one in running:
+        try:
+            one.process.wait(max(0.0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            one.process.kill()
+            one.process.wait()
