@@ -156,8 +156,7 @@ def find_recipe(path: str | Path) -> Path:
 def packaged_recipes() -> dict[str, Path]:
     """Recipes inside the package, by name."""
     root = Path(__file__).parent
-    files = [*(root / "recipes").glob("*.yaml"), *(root / "assets" / "recipes").glob("*.yaml")]
-    return {file.stem: file for file in sorted(files)}
+    return {file.stem: file for file in sorted((root / "recipes").glob("*.yaml"))}
 
 
 def read_yaml(file: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ points.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from goldimask.campaign.run import Tell, make_plan, run_campaign
 from goldimask.campaign.settings import BASE, Campaign, load_campaign
 from goldimask.errors import RunFailed
 from goldimask.files import write_json
-from goldimask.stats import scores
+from goldimask.stats import aggregate
 
 
 @dataclass(frozen=True)
@@ -75,9 +75,8 @@ def settings_of(campaign: Campaign) -> dict[str, Any]:
 
 def result_of(model: Shown, models: Sequence[Shown]) -> dict[str, Any]:
     """Accuracy and steps per task and on average, with the held-out denoising loss."""
-    tasks = {s.task.removeprefix("tiny-"): asdict(s) for s in scores(model.cell.outcomes)}
-    for entry in tasks.values():
-        entry["decoding"] = dict(entry["decoding"])
+    found = aggregate(model.cell.outcomes)
+    tasks = {result.task.removeprefix("tiny-"): result.to_json() for result in found}
     return {
         "tasks": tasks,
         "accuracy": sum(t["accuracy"] for t in tasks.values()) / len(tasks),

@@ -34,7 +34,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.jobs import partial_of
 from goldimask.records import Outcome, read_manifest, read_outcomes
 from goldimask.train.folders import last_sound
-from goldimask.train.run import train_key
+from goldimask.train.prepare import train_key
 
 same_weights = cache(weights_hash)
 
@@ -74,7 +74,7 @@ def places(campaign: Campaign, folder: Path) -> list[Place]:
             name = Cell(cell.backbone, BASE, 0).name.removesuffix("_s0")
             key = same_weights(cell.backbone)[:16]
         else:
-            name, key = cell.name, train_key(recipe)
+            name, key = cell.name, train_key(recipe, same_weights(cell.backbone))
         out.append(Place(cell, folder / "cells" / f"{name}-{key}", recipe))
     return out
 

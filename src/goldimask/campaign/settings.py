@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from goldimask.config import (
     MethodSection,
@@ -28,13 +28,12 @@ from goldimask.config import (
     apply_overrides,
     find_recipe,
     load_recipe,
-    parse,
     read_yaml,
 )
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.presets import PRESETS
+from goldimask.settings import STRICT, make
 
-_STRICT = ConfigDict(extra="forbid")
 BASE = "base"  # the row of the untuned backbone
 BASELINES = ("vanilla", "cart", "gift", "lift-2", "lift-3", "agdo")
 
@@ -51,7 +50,7 @@ class JudgingSection:
     sweep_problems: int | None = None  # per task, at the other thresholds; None: all
     block: int = 32
     batch_size: int = 32
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Campaign:
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)  # method sections
     judging: JudgingSection = field(default_factory=JudgingSection)
     cost_rounds: int = 4  # timed rounds of the cost measurement; 0: do not measure
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def load_campaign(
         if preset not in presets:
             raise GoldimaskError(f"--preset '{preset}': {nearest(preset, presets)}")
         values = merged(values, presets[preset] or {})
-    return check(parse(Campaign, apply_overrides(values, words), str(path)), str(path))
+    return check(make(Campaign, apply_overrides(values, words), source=str(path)), str(path))
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +145,7 @@ def method_values(campaign: Campaign, row: str) -> dict[str, Any] | None:
     if row == BASE:
         return None
     if row in campaign.variants:
-        parse(MethodSection, campaign.variants[row], f"variants.{row}")
+        make(MethodSection, campaign.variants[row], f"variants.{row}")
         return dict(campaign.variants[row])
     if row in PRESETS:
         return {"preset": row}
@@ -202,9 +201,9 @@ def tasks_of(campaign: Campaign) -> tuple[str, ...]:
     """Evaluation tasks by name."""
     if campaign.judging.tasks:
         return campaign.judging.tasks
-    from goldimask.tiny import TASK_NAMES
+    from goldimask.tiny.families import PROBLEM_FAMILIES
 
-    return TASK_NAMES
+    return tuple(f"tiny-{name}" for name in PROBLEM_FAMILIES)
 
 
 def shard(campaign: Campaign, seed: int) -> tuple[int, int]:

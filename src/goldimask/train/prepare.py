@@ -6,15 +6,26 @@ Every mistake that a recipe can hold surfaces here, before the first step.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from goldimask import processes
 from goldimask.backbones import Backbone, load_backbone
-from goldimask.config import BackboneSection, DataSection, LoraSection, MethodSection, Recipe
+from goldimask.backbones.identity import weights_hash
+from goldimask.config import (
+    BackboneSection,
+    DataSection,
+    LoraSection,
+    MethodSection,
+    Recipe,
+    recipe_dict,
+)
 from goldimask.data.corpora import mix, open_rows, token_classes
 from goldimask.data.examples import DataReport, Renderer, load_examples, split
+from goldimask.data.rows import Row
 from goldimask.errors import GoldimaskError
+from goldimask.jobs import job_key
 from goldimask.methods import Method, method
 from goldimask.train.arguments import check_trainer
 from goldimask.types import Example
@@ -91,36 +102,9 @@ def with_adapter(backbone: Backbone, lora: LoraSection, seed: int) -> Backbone:
 
 def make_data(section: DataSection, renderer: Renderer, seed: int) -> Data:
     """The examples of a recipe. The seed draws generated rows, mixes, and splits."""
-    if section.mixture:
-        if section.path is not None or section.corpus is not None:
-            raise GoldimaskError("data: give data.mixture, or data.path and data.corpus, not both")
-        parts = [
-            open_rows(
-                item.corpus,
-                item.path,
-                split=item.split,
-                subset=item.subset,
-                options=item.options,
-                limit=section.limit,
-                seed=seed,
-            )
-            for item in section.mixture
-        ]
-        weights = [item.weight for item in section.mixture]
-        rows = mix(parts, weights, section.mixture_size, seed)
-    else:
-        rows = open_rows(
-            section.corpus,
-            section.path,
-            split=section.split,
-            subset=section.subset,
-            options=section.options,
-            limit=section.limit,
-            seed=seed,
-        )
     classes = token_classes(section.corpus)
     examples, report = load_examples(
-        rows,
+        data_rows(section, seed),
         renderer,
         max_length=section.max_length,
         overlength=section.overlength,
@@ -131,3 +115,50 @@ def make_data(section: DataSection, renderer: Renderer, seed: int) -> Data:
     )
     train, validation = split(examples, section.validation, seed)
     return Data(train, validation, report, classes.names if classes else ())
+
+
+def data_rows(section: DataSection, seed: int) -> Iterable[Row]:
+    """The rows of a recipe, from one source or a mixture."""
+    if not section.mixture:
+        return open_rows(
+            section.corpus,
+            section.path,
+            split=section.split,
+            subset=section.subset,
+            options=section.options,
+            limit=section.limit,
+            seed=seed,
+        )
+    if section.path is not None or section.corpus is not None:
+        raise GoldimaskError("data: give data.mixture, or data.path and data.corpus, not both")
+    parts = [
+        open_rows(
+            item.corpus,
+            item.path,
+            split=item.split,
+            subset=item.subset,
+            options=item.options,
+            limit=section.limit,
+            seed=seed,
+        )
+        for item in section.mixture
+    ]
+    weights = [item.weight for item in section.mixture]
+    return mix(parts, weights, section.mixture_size, seed)
+
+
+def train_key(recipe: Recipe, weights: str | None = None) -> str:
+    """What a training's result depends on: its settings, the base's weights, the text of its rows.
+
+    `weights` is the hash of the base where it is known already. Nothing is tokenised or loaded.
+    """
+    settings = {k: v for k, v in recipe_dict(recipe).items() if k != "output"}
+    rows = [row.values for row in data_rows(recipe.data, recipe.seed)]
+    return job_key(
+        "train", weights=weights or weights_hash(base_of(recipe)), settings=settings, data=rows
+    )
+
+
+def base_of(recipe: Recipe) -> str:
+    """What the weights are loaded from."""
+    return recipe.backbone.path or recipe.backbone.name

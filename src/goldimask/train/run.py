@@ -23,7 +23,7 @@ from goldimask.config import Recipe, recipe_dict
 from goldimask.data.examples import data_hash
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_text
-from goldimask.jobs import job_key, make_manifest, partial_of
+from goldimask.jobs import make_manifest, partial_of
 from goldimask.keys import Stream, torch_seed
 from goldimask.records import METRICS, write_manifest
 from goldimask.step import MaskedStep
@@ -39,7 +39,7 @@ from goldimask.train.folders import (
     run_folder,
 )
 from goldimask.train.launch import gather_parameters
-from goldimask.train.prepare import Prepared, prepare
+from goldimask.train.prepare import Prepared, base_of, prepare, train_key
 from goldimask.train.preview import shown_examples, summary_lines
 from goldimask.train.trainer import GoldiTrainer
 
@@ -111,11 +111,6 @@ def start_changes(recipe: Recipe, before: dict[str, Any], now: dict[str, Any]) -
     kept = ["weights", "data_hash"]
     kept += ["world_size"] * bool(recipe.lora and recipe.lora.dropout)
     return differences({k: before.get(k) for k in kept}, {k: now.get(k) for k in kept})
-
-
-def base_of(recipe: Recipe) -> str:
-    """What the weights were loaded from."""
-    return recipe.backbone.path or recipe.backbone.name
 
 
 def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> GoldiTrainer:
@@ -224,8 +219,7 @@ def finish(
         "classes": trainer.tally.shares(),
         "recipe": recipe_dict(recipe),
     }
-    settings = {k: v for k, v in facts["recipe"].items() if k != "output"}
     weights = start["weights"]
-    key = job_key("train", weights=weights, settings=settings, data=start["data_hash"])
+    key = train_key(recipe, weights)
     write_manifest(folder, make_manifest("train", key, base_of(recipe), weights, **facts))
     return summary

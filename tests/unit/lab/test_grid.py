@@ -13,10 +13,11 @@ import torch
 import yaml
 from goldimask.campaign.cache import cell_key
 from goldimask.campaign.cell import trainable, trained
+from goldimask.campaign.data import heldout_examples, heldout_rows, training_rows
+from goldimask.studies.schedule import Tuning
 from typer.testing import CliRunner
 
 from goldimask.campaign import grid
-from goldimask.campaign.data import heldout_examples, heldout_rows, training_rows
 from goldimask.campaign.grid import plan, run_grid
 from goldimask.campaign.settings import (
     Cell,
@@ -27,7 +28,6 @@ from goldimask.campaign.settings import (
     load_lab,
 )
 from goldimask.errors import GoldimaskError
-from goldimask.studies.schedule import Tuning
 
 JUDGING = JudgingSection(
     tasks=("tiny-sort",), problems=4, taus=(0.005, 0.02), main_tau=0.02, heldout=5
@@ -236,12 +236,13 @@ def test_other_thresholds_may_take_fewer_problems(lab: Lab, tmp_path: Path) -> N
 
 
 def test_supervision_is_tallied_by_class(small_model: Path) -> None:
-    from goldimask.backbones import load_backbone
     from goldimask.campaign.classes import CLASSES, Tally, classify
     from goldimask.campaign.data import clean_rows, to_examples
-    from goldimask.methods import method
     from goldimask.studies.schedule import Tuning
     from goldimask.studies.tuning import tune
+
+    from goldimask.backbones import load_backbone
+    from goldimask.methods import method
 
     backbone = load_backbone(small_model, dtype="float32", device="cpu")
     rows, clean = training_rows("tiny-1k", 12, 0), clean_rows("tiny-1k", 12, 0)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from goldimask.campaign.classes import CLASSES
 from goldimask.campaign.paired import (
     Difference,
     difference,
@@ -17,7 +18,6 @@ from goldimask.campaign.paired import (
 )
 from goldimask.campaign.scores import Board, board, pool
 
-from goldimask.campaign.classes import CLASSES
 from goldimask.campaign.output import fill, write_output
 from goldimask.campaign.settings import Cell, JudgingSection, Lab, cells, shard
 from goldimask.campaign.tables import sheets, strongest
