@@ -15,20 +15,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from goldimask.errors import GoldimaskError
+from goldimask.records import Scalar
 
-Answer = Callable[[list[Any]], list[str]]  # prompts (user turns or token ids) -> texts
+if TYPE_CHECKING:
+    from lm_eval.api.model import LM  # type: ignore[import-not-found]
+
+    from goldimask.backbones import Backbone
+
+
+class Instance(Protocol):
+    """What is read of an lm-eval request."""
+
+    args: tuple[str, Mapping[str, str | Sequence[str] | None]]
+
+
+Prompts = list[str] | list[list[int]]  # user turns, or token ids
+Answer = Callable[[Prompts], list[str]]
 
 
 def backbone_answer(
-    backbone: Any, decoder: str, length: int, batch_size: int, options: Mapping[str, Any]
+    backbone: Backbone, decoder: str, length: int, batch_size: int, options: Mapping[str, Any]
 ) -> Answer:
     """Decode through `goldimask.decode`."""
     from goldimask.decoding import decode
 
-    def answer(prompts: list[Any]) -> list[str]:
+    def answer(prompts: Prompts) -> list[str]:
         done = decode(
             backbone, prompts, decoder=decoder, length=length, batch_size=batch_size, **options
         )
@@ -43,40 +58,44 @@ def cut(text: str, until: Sequence[str]) -> str:
     return text[: min(ends)] if ends else text
 
 
-def stops(settings: Mapping[str, Any]) -> list[str]:
+def stops(settings: Mapping[str, str | Sequence[str] | None]) -> list[str]:
     """`until` of a request, which may be one string or a list."""
     until = settings.get("until") or []
     return [until] if isinstance(until, str) else list(until)
 
 
-def make_lm(answer: Answer, encode: Callable[[str], list[int]] | None = None) -> Any:
+def make_lm(answer: Answer, encode: Callable[[str], list[int]] | None = None) -> LM:
     """An lm-eval model; `encode` makes contexts plain token ids instead of user turns."""
-    LM = _library("lm_eval.api.model").LM
+    base: type[LM] = _library("lm_eval.api.model").LM
 
-    class DiffusionLM(LM):
+    class DiffusionLM(base):
         """The library asks for a subclass; everything it does is in `answer`."""
 
-        def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
+        def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
             contexts = [request.args[0] for request in requests]
             prompts = [encode(c) for c in contexts] if encode else contexts
             settings = [request.args[1] for request in requests]
             texts = answer(prompts)
             return [cut(t, stops(s)) for t, s in zip(texts, settings, strict=True)]
 
-        def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> Any:
+        def loglikelihood(
+            self, requests: list[Instance], disable_tqdm: bool = False
+        ) -> list[tuple[float, bool]]:
             raise GoldimaskError(
                 "this lm-eval task scores likelihoods, which masked diffusion models do not give; "
                 "choose one with `output_type: generate_until`"
             )
 
-        def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> Any:
-            return self.loglikelihood(requests)
+        def loglikelihood_rolling(
+            self, requests: list[Instance], disable_tqdm: bool = False
+        ) -> list[float]:
+            return [score for score, _ in self.loglikelihood(requests)]
 
     return DiffusionLM()
 
 
 def run_harness(
-    backbone: Any,
+    backbone: Backbone,
     tasks: Sequence[str],
     *,
     include_path: str | None = None,
@@ -87,7 +106,7 @@ def run_harness(
     limit: int | None = None,
     chat: bool = True,
     answer: Answer | None = None,
-    **options: Any,
+    **options: Scalar,
 ) -> dict[str, Any]:
     """Results as lm-eval gives them, samples included; `goldimask score` reads the samples.
 
@@ -115,7 +134,7 @@ def run_harness(
     return dict(results)
 
 
-def _library(module: str) -> Any:
+def _library(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ImportError as error:

@@ -1,18 +1,35 @@
-"""Running generated programs where they can do no harm.
+"""Running programs that a model wrote where they can do no harm: what is covered, what is not.
 
-Each program runs in a process of its own (`sandbox_runner`): not as root, without network, with an
-empty environment, a private temporary folder that is removed afterwards, and limits on memory, CPU
-time, wall-clock time, processes, file size and output; the whole process tree is killed at the
-deadline.
+Nothing runs without permission. Each program runs in a process of its own (`sandbox_runner`) that
+locks itself in before the first line of the program. `open_sandbox` tries the stronger mode first
+and finds out what works here; `describe` names what is in force and what it does not prevent.
 
-    bubblewrap  its own namespaces: no network, read-only system, nothing else of the machine
-    visible limits      no bubblewrap, or it does not work here: resource limits, seccomp (no
-    sockets, no new
-                processes, no signals to others) and Landlock (read the system, write only in the
-                private folder); on kernels without Landlock no file can be written at all
+                            bubblewrap mode                  limits mode (without bubblewrap)
+    network                 empty namespace, seccomp         seccomp: no sockets
+    reading your files      not mounted: only the system,    Landlock: the same trees
+                            this Python, a private folder
+    writing your files      all mounted read-only, Landlock  Landlock: the private folder alone;
+                                                             without it seccomp: no write at all
+    new processes, exec     seccomp                          seccomp
+    other processes         PID namespace, seccomp           seccomp: no signals, no ptrace
+    environment             empty                            empty
+    privileges              user 65534, no new ones          user 65534 if you are root, else you;
+                                                             no new ones
+    memory, CPU, wall time, file size, output, folder, threads, open files: `Limits`, in both
+    afterwards              the process tree is killed and the private folder removed, in both; the
+                            program also dies when the process that started it does
 
-Both lock the process in with seccomp and Landlock. `describe` says which protection is in force.
-Nothing runs without explicit permission.
+Not covered:
+    * The kernel is shared. A program that exploits it is out; against that use a virtual machine.
+    * Limits mode without Landlock (Linux before 5.13): your files can be read. Without seccomp
+      (neither x86_64 nor aarch64): network, new processes and signals are not prevented.
+    * Limits mode not as root: Landlock has no say over a file's mode, times, attributes or
+      existence. A program can `stat`, `chmod` and `touch` what you own, not read or write it.
+    * What is in the system's folders and in this Python's can be read, secrets there included.
+    * The folder's size is looked at four times a second; a burst passes its limit for that long.
+    * As many programs run at once as there are cores; each keeps to its limits, not their sum.
+    * A program shares its process with the tests. Ordinary cheating is undone (`sandbox_runner`); a
+      program written against this very harness could forge a pass. It would harm no machine.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def test_answers_of_replaced_weights_are_refused(small_model, tmp_path):
     assert len(read_evaluation(folder)[1]) == 10
     tokenizer = folder / "model" / "tokenizer_config.json"
     tokenizer.write_text(tokenizer.read_text() + "\n")
-    with pytest.raises(GoldimaskError, match="holds the results of run .* not of run"):
+    with pytest.raises(GoldimaskError, match=r"holds the results of run .* not of run"):
         run(Parrot(), model=folder, out=folder / "eval")
     with pytest.raises(GoldimaskError, match="but the run now holds"):
         read_evaluation(folder)
@@ -294,7 +294,8 @@ def test_one_evaluation_imports_few_modules():
         "from goldimask.eval.run import plan_trials\n"
         "plan_trials(['tiny-chain'], limit=2)\n"
         "print(len([m for m in sys.modules if m.split('.')[0] == 'goldimask']))\n"
-        "print([m for m in sys.modules if m.startswith(('goldimask.methods', 'goldimask.select'))])\n"
+        "no = ('goldimask.methods', 'goldimask.select')\n"
+        "print([m for m in sys.modules if m.startswith(no)])\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     count, methods = done.stdout.splitlines()
