@@ -43,7 +43,7 @@ VERBS = {  # name -> words; RUN, OTHER, RECIPE and FILES stand for paths
     "eval": "eval RUN --tasks tiny-chain --limit 2 --out RUN/eval --lengths 32",
     "eval seeds": "eval RUN --tasks tiny-chain --limit 2 --seeds 0,1 --temperature 0.5 --out seeds",
     "eval other": "eval OTHER --tasks tiny-chain --limit 2 --out OTHER/eval --lengths 32",
-    "sweep": "sweep RUN OTHER --tasks tiny-chain --limit 2 --tau 0.7,0.9 --out sweep",
+    "eval sweep": "eval RUN --tasks tiny-chain --limit 2 --tau 0.7,0.9 --out sweep",
     "compare-runs": "compare-runs a=RUN/eval b=OTHER/eval --baselines b",
     "report": "report RUN OTHER --out report.html",
     "merge": "merge OTHER --to merged",

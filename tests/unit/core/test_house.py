@@ -56,7 +56,6 @@ ALLOWED = {  # only shrinks
     ("goldimask.baselines.exchange", "goldimask.methods"),
     ("goldimask.config", "goldimask.train.recipes"),
     ("goldimask.data.corpora", "goldimask.tiny"),
-    ("goldimask.decoding.sweep", "goldimask.eval.run"),
     ("goldimask.eval.tasks.tiny", "goldimask.tiny"),
 }
 HOMELESS = {"bench", "build", "launch", "runs"}  # only shrinks
