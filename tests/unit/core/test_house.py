@@ -85,7 +85,12 @@ def test_files_stay_small() -> None:
 
 
 def test_no_paths_or_addresses_of_a_machine() -> None:
-    files = [*MODULES, *ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *SOURCE.glob("recipes/*.yaml")]
+    files = [
+        *MODULES,
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        *SOURCE.glob("recipes/*.yaml"),
+    ]
     pattern = re.compile(r"(^|[\s'\"(=:])/(home|root|Users|mnt|work|data|scratch)/[A-Za-z0-9._-]+")
     found = [f"{f.name}: {m.group()}" for f in files for m in pattern.finditer(f.read_text())]
     assert not found, found
