@@ -57,7 +57,10 @@ def compare(
     say(f"{cells} cells, {done} done; {len(planned.jobs)} jobs to run")
     if plan:
         commands = [job.command for job in planned.jobs]
-        emit({"cells": cells, "done": done, "jobs": commands}, as_json, "\n".join(commands))
+        if as_json:
+            emit({"cells": cells, "done": done, "jobs": commands}, True)
+        else:
+            typer.echo("\n".join(commands))  # as one would type them, never folded
         return
     with progress("jobs", len(planned.jobs)) as advance:
         found = run_campaign(settings, folder, jobs, teller(advance))
