@@ -25,6 +25,8 @@ from goldimask.campaign.settings import (
 from goldimask.config import apply_overrides, packaged_recipes
 from goldimask.errors import GoldimaskError
 from goldimask.records import open_run, read_manifest
+from goldimask.report.page import LIMIT
+from unit.report.support import embedded
 
 SMALL = {
     "data": {"limit": 12, "validation": 4},
@@ -113,7 +115,19 @@ def test_another_seed_of_the_demo_shows_its_own_results(
     told: list[str] = []
     again = demo(tmp_path, [*small_words, "seeds=[42]"], say=told.append)
     assert again["results"] == first["results"] and "reusing 3 of 3" in told[0]
-    assert Path(again["page"]).is_file() and Path(again["report"]).is_file()
+    assert Path(again["report"]).is_file()
+    page = Path(again["page"]).read_text("utf-8")
+    assert len(page.encode()) < LIMIT
+    parts = {s["kind"]: s["data"] for s in embedded(page)["sections"]}
+    assert list(parts) == ["results", "curves", "steps", "decodes"]
+    assert [row["name"] for row in parts["results"]["rows"]] == ["base", "vanilla", "goldimask-d"]
+    assert len(parts["results"]["tasks"]) == 5 and parts["results"]["facts"]["seed"] == 42
+    assert [chart["name"] for chart in parts["curves"]["charts"]][0] == "loss"
+    assert [m["label"] for m in parts["decodes"]["groups"][0]["models"]] == [
+        "base",
+        "vanilla",
+        "goldimask-d",
+    ]
 
 
 @pytest.fixture

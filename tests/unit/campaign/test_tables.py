@@ -66,7 +66,7 @@ def finished(cell: Cell, wanted: Campaign, share: float | None = None) -> Finish
             task,
             tau,
             i,
-            i < ((SHARES[cell.row] if share is None else share) + tau - 0.9) * PROBLEMS,
+            i < round(((SHARES[cell.row] if share is None else share) + tau - 0.9) * PROBLEMS),
             STEPS[cell.row] - (tau < 0.8) * 5,
         )
         for tau in wanted.judging.taus
