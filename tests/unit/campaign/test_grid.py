@@ -122,7 +122,7 @@ def test_another_seed_of_the_demo_shows_its_own_results(
     assert list(parts) == ["results", "curves", "steps", "decodes"]
     assert [row["name"] for row in parts["results"]["rows"]] == ["base", "vanilla", "goldimask-d"]
     assert len(parts["results"]["tasks"]) == 5 and parts["results"]["facts"]["seed"] == 42
-    assert [chart["name"] for chart in parts["curves"]["charts"]][0] == "loss"
+    assert parts["curves"]["charts"][0]["name"] == "loss"
     assert [m["label"] for m in parts["decodes"]["groups"][0]["models"]] == [
         "base",
         "vanilla",
