@@ -16,7 +16,7 @@ not independent). Correct means equal to the reference token; another right answ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
 
 TAUS = (0.7, 0.8, 0.9, 0.95)  # of the paper's sweep
+Asked = tuple[str | Sequence[Mapping[str, str]], str]  # a prompt or its turns, and the response
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Predictions:
     confidence: np.ndarray  # [m] float64
 
 
-def references(backbone: Decodable, pairs: Sequence[tuple[Any, str]]) -> list[Reference]:
+def references(backbone: Decodable, pairs: Sequence[Asked]) -> list[Reference]:
     """Tokenised pairs; those that do not fit the backbone are an error naming the pair."""
     out = []
     for i, (prompt, response) in enumerate(pairs):
@@ -202,7 +203,7 @@ def change(
 
 def study_eligibility(
     models: Sequence[tuple[str, Callable[[], Decodable]]],
-    pairs: Sequence[tuple[Any, str]],
+    pairs: Sequence[Asked],
     *,
     taus: Sequence[float] = TAUS,
     per_example: int = 4,
@@ -230,6 +231,7 @@ def study_eligibility(
         found[name] = predict(backbone, shared, states, block, batch_size, advance)
     first, *others = found
     return {
+        "study": "eligibility",
         "references": len(pairs),
         "states": len(states),
         "block": block,

@@ -31,7 +31,7 @@ from goldimask.processes import torch_threads
 from goldimask.select.base import candidate_attention
 from goldimask.select.reveal import RandomSelect, SubmodularSelect
 from goldimask.step import module_mode
-from goldimask.studies.tuning import study_examples
+from goldimask.studies.examples import study_examples
 from goldimask.types import Batch, Corruption, Signal, Signals
 
 SELECTORS = {
@@ -48,7 +48,7 @@ BOTH = frozenset({Signal.LOGP, Signal.ATTENTION})
 
 
 def study_quality(
-    load: Callable[[], Backbone],
+    backbone: Backbone,
     corpus: str = "tiny-sft",
     *,
     examples: int = 160,
@@ -57,7 +57,6 @@ def study_quality(
 ) -> dict[str, Any]:
     """One row per block and selector; seeds draw new masks and are pooled."""
     with torch_threads():
-        backbone = load()
         data = study_examples(backbone, corpus, examples)
         shape = (backbone.layers, len(SELECTORS), examples, len(COLUMNS))
         sums = np.zeros(shape)  # per block, selector, example: sums over kept targets

@@ -28,7 +28,7 @@ from goldimask.noise import overmask
 from goldimask.processes import torch_threads
 from goldimask.select.reveal import RandomSelect
 from goldimask.step import module_mode
-from goldimask.studies.tuning import study_examples
+from goldimask.studies.examples import study_examples
 from goldimask.types import Example, Signals
 
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -63,7 +63,7 @@ class Curve:
 
 
 def study_response(
-    load: Callable[[], Backbone],
+    backbone: Backbone,
     corpus: str = "tiny-sft",
     *,
     examples: int = 300,
@@ -73,7 +73,6 @@ def study_response(
 ) -> dict[str, Any]:
     """Profiles per seed (new masks) and over all of them."""
     with torch_threads():
-        backbone = load()
         data = study_examples(backbone, corpus, examples)
         found = {seed: measure(backbone, data, draws, seed, advance) for seed in seeds}
     parts = [(r.before, r.after, r.example) for r in found.values()]

@@ -33,7 +33,7 @@ from goldimask.noise import overmask
 from goldimask.objective import Support
 from goldimask.processes import torch_threads
 from goldimask.step import module_mode
-from goldimask.studies.tuning import study_examples
+from goldimask.studies.examples import study_examples
 from goldimask.train.attention_layer import draw_sets
 from goldimask.types import Batch, Example, Signal
 
@@ -55,7 +55,7 @@ class Observed:
 
 
 def study_support(
-    load: Callable[[], Backbone],
+    backbone: Backbone,
     corpus: str = "tiny-sft",
     *,
     examples: int = 128,
@@ -68,7 +68,6 @@ def study_support(
     if sets < 2:
         raise GoldimaskError(f"sets: {sets} reveal sets leave nothing to compare; use at least 2")
     with torch_threads():
-        backbone = load()
         data = study_examples(backbone, corpus, examples)
         parts = [observe(backbone, data, sets, seed, advance) for seed in seeds]
     found = Observed(
