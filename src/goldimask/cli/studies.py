@@ -40,7 +40,7 @@ def budget(
     heldout: Annotated[int, typer.Option(min=2, help="Held-out examples.")] = 200,
     steps: Annotated[int, typer.Option(min=1, help="Optimiser steps.")] = 100,
     batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 16,
-    rate: Annotated[float, typer.Option(help="Learning rate.")] = 3e-4,
+    rate: Annotated[float, typer.Option(min=0.0, help="Learning rate.")] = 3e-4,
     k: Annotated[int, typer.Option("-k", min=1, help="Supervised positions per example.")] = 8,
     rules: Annotated[str, typer.Option(help="Rules, comma-separated; default all.")] = "",
     seeds: Seeds = 3,

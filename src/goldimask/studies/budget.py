@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 
 from goldimask.backbones import find_model, load_backbone
-from goldimask.bootstrap import interval, weights
+from goldimask.backbones.identity import weights_hash
+from goldimask.bootstrap import drawn, interval, weights
 from goldimask.config import MethodSection, Recipe
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import write_text
@@ -42,6 +43,8 @@ from goldimask.stats import spread
 from goldimask.studies.examples import study_examples, study_rows
 from goldimask.studies.heldout import HeldOut, held_out
 from goldimask.tables import file_name
+from goldimask.train.callbacks import Stopped
+from goldimask.train.folders import last_sound
 from goldimask.train.prepare import train_key
 from goldimask.train.run import train
 
@@ -88,13 +91,15 @@ def study_budget(
     rows = study_rows(corpus, examples, heldout)
     data = folder / "runs" / f"rows-{digest(rows)}.jsonl"
     write_text(data, "".join(json.dumps(row) + "\n" for row in rows))
-    recipe = study_recipe(recipe, base, data, tuning)
+    recipe, base_hash = study_recipe(recipe, base, data, tuning), weights_hash(base)
     with torch_threads():
         before = judged(base, corpus, heldout)
         after: dict[str, list[HeldOut]] = {rule: [] for rule in rules}
         for seed in seeds:
             for rule in rules:
-                run = trained(with_rule(recipe, rule, k, seed), folder / "runs", rule, say)
+                one = with_rule(recipe, rule, k, seed)
+                name = f"{file_name(rule)}_s{seed}-{train_key(one, base_hash)}"
+                run = trained(replace(one, output=str(folder / "runs" / name)), say)
                 after[rule].append(judged(run, corpus, heldout))
     return {
         "study": "budget",
@@ -159,16 +164,22 @@ def with_rule(recipe: Recipe, rule: str, k: int, seed: int) -> Recipe:
     return replace(recipe, seed=seed, method=MethodSection("budget-sample", weigh=weigh))
 
 
-def trained(recipe: Recipe, runs: Path, rule: str, say: Say) -> Path:
+def trained(recipe: Recipe, say: Say) -> Path:
     """The finished run of a recipe."""
-    run = runs / f"{file_name(rule)}_s{recipe.seed}-{train_key(recipe)}"
+    run = Path(recipe.output)
     if read_manifest(run) is not None:
-        say(f"{rule}, seed {recipe.seed}: uses '{run}'")
+        say(f"uses '{run}'")
         return run
-    say(f"{rule}, seed {recipe.seed}: trains '{run}'")
-    # what a kill left behind holds no checkpoint to go on from
-    shutil.rmtree(partial_of(run), ignore_errors=True)
-    train(replace(recipe, output=str(run)))
+    say(f"trains '{run}'")
+    resume = last_sound(partial_of(run)) is not None  # a signal saves a checkpoint, a kill none
+    if not resume:
+        shutil.rmtree(partial_of(run), ignore_errors=True)
+    try:
+        train(recipe, resume=resume)
+    except Stopped as error:
+        raise Stopped(
+            f"stopped while training '{run}'; with --out the same command goes on from there"
+        ) from error
     return run
 
 
@@ -219,7 +230,6 @@ def paired(first: list[Change], second: list[Change], name: str) -> dict[str, An
     apart = np.array([b[name] - a[name] for a, b in zip(first, second, strict=True)])  # [S, E]
     counts = np.array([a[f"{name}_n"] for a in first])
     seeds, examples = weights(len(apart), DRAWS, salt=1), weights(apart.shape[1], DRAWS, salt=2)
-    top, bottom = ((seeds @ x) * examples for x in (apart, counts))
-    low, high = interval(top.sum(1) / bottom.sum(1))
+    low, high = interval(drawn(apart, seeds, examples, counts))
     each = [float(a.sum() / n.sum()) for a, n in zip(apart, counts, strict=True)]
     return {"value": float(np.mean(each)), "low": low, "high": high, "seeds": each}

@@ -31,6 +31,7 @@ from goldimask.decoding.scores import score_rows
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
+from goldimask.studies.examples import Advance, quiet
 
 TAUS = (0.7, 0.8, 0.9, 0.95)  # of the paper's sweep
 Asked = tuple[str | Sequence[Mapping[str, str]], str]  # a prompt or its turns, and the response
@@ -100,7 +101,7 @@ def predict(
     states: Sequence[State],
     block: int = 32,
     batch_size: int = 16,
-    advance: Callable[[int], None] = lambda n: None,
+    advance: Advance = quiet,
 ) -> list[Predictions]:
     """The model's greedy predictions in every state."""
     out = []
@@ -210,7 +211,7 @@ def study_eligibility(
     block: int = 32,
     seed: int = 0,
     batch_size: int = 16,
-    advance: Callable[[int], None] = lambda n: None,
+    advance: Advance = quiet,
 ) -> dict[str, Any]:
     """Diagnostics of each model, and the change from the first to each other one."""
     if not pairs:

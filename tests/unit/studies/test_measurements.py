@@ -21,7 +21,7 @@ from goldimask.data.batches import make_batch
 from goldimask.data.examples import load_examples
 from goldimask.errors import GoldimaskError
 from goldimask.figures import write
-from goldimask.jobs import damage, partial_of
+from goldimask.jobs import damage, partial_of, seal
 from goldimask.keys import Keys
 from goldimask.noise import overmask
 from goldimask.records import open_run, read_manifest
@@ -36,6 +36,7 @@ from goldimask.studies.quality import study_quality
 from goldimask.studies.response import measure, study_response
 from goldimask.studies.support import attention_of, observe, study_support
 from goldimask.train.attention_layer import draw_sets
+from goldimask.train.callbacks import Stopped
 
 
 @pytest.fixture
@@ -69,15 +70,15 @@ def test_budget_trains_ordinary_runs_and_uses_them_again(small_model: Path, tmp_
     rules = first["rules"]
     assert all(rules[r]["delta_nll"]["mean"] != 0 for r in rules)
     assert rules["uniform"]["delta_nll"]["seeds"] != rules["p(1-p)^3"]["delta_nll"]["seeds"]
-    assert [" trains " in line for line in said] == [True] * 4
+    assert ["trains " in line for line in said] == [True] * 4
     again = budget(small_model, tmp_path, said.append, rules=("uniform",))
-    assert [" uses " in line for line in said[4:]] == [True] * 2
+    assert ["uses " in line for line in said[4:]] == [True] * 2
     assert again["rules"]["uniform"] == rules["uniform"] and again["paired"] == {}
     partial_of(tmp_path / "runs" / "x").mkdir()  # another's; only its own leftovers go
     left = partial_of(runs[-1])
     runs[-1].rename(left)
     assert budget(small_model, tmp_path, said.append)["rules"] == rules
-    assert " trains " in said[-2] and not left.exists() and not partial_of(left).exists()
+    assert "trains " in " ".join(said[-4:]) and not left.exists() and not partial_of(left).exists()
 
 
 def test_budget_trains_on_the_rows_after_the_held_out_ones(
@@ -100,6 +101,23 @@ def test_budget_can_tune_the_adapter_of_its_recipe(small_model: Path, tmp_path: 
         budget(run, tmp_path)
     with pytest.raises(GoldimaskError, match="no section 'lora'"):
         study_budget(str(small_model), Recipe(), tmp_path, tuning=tuning)
+
+
+def test_a_stopped_budget_goes_on(small_model: Path, tmp_path: Path, monkeypatch) -> None:
+    resumed = []
+
+    def stop(recipe: Recipe, resume: bool) -> None:
+        resumed.append(resume)
+        checkpoint = partial_of(Path(recipe.output)) / "checkpoint-1"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        seal(checkpoint)
+        raise Stopped("stopped by SIGTERM")
+
+    monkeypatch.setattr("goldimask.studies.budget.train", stop)
+    for _ in range(2):
+        with pytest.raises(Stopped, match="the same command goes on"):
+            budget(small_model, tmp_path)
+    assert resumed == [False, True]
 
 
 def test_a_corpus_that_is_too_small_is_refused(backbone: Backbone, tmp_path: Path) -> None:
