@@ -1,24 +1,25 @@
 """What is logged of every step, under the same names for every method.
 
     ce                  unweighted cross-entropy on the targets
-    gain_positive       share of targets that the reveal helped, log p2 > log p1 (D23)
-    n_eff_ratio         (sum w)^2 / (n sum w^2), mean over examples (D25)
+    gain_positive       share of targets that the reveal helped, log p2 > log p1
+    n_eff_ratio         (sum w)^2 / (n sum w^2), mean over examples
     weight_max          largest weight of an example, mean over examples
     candidates          |C| per example
     supervised          |S| per example
     reveal_fraction     |R| / |C|
-    kept_ratio          |S| / K, over examples with a budget and a target (D26)
-    negative_reveals    share of reveals with a negative marginal gain (D29)
+    kept_ratio          |S| / K, over examples with a budget and a target
+    negative_reveals    share of reveals with a negative marginal gain
     value               F(R) per example that revealed something
     value_vs_random     F(R) against F of a random reveal of the same size, ratio of sums
-    value_vs_greedy     F(R) against greedy's, for other maximisers; one example per batch (D28)
+    value_vs_greedy     F(R) against greedy's, for other maximisers; one example per batch
     examples_no_target  examples with K = 0, or nothing masked: counted, they add no loss
     examples_no_reveal  examples with targets whose context stayed as it was
     seconds/PHASE       per micro-batch
 
 A metric is a pair (total, count), so that micro-batches and ranks pool exactly: the value is the
 ratio of the sums. What a method does not define has count 0 and is left out. Nothing here waits for
-the device; `MetricPool.pop` does.
+the device; `MetricPool.pop` does. Several watch over decisions
+(D23, D25, D26, D28, D29, docs/decisions.md).
 """
 
 from __future__ import annotations

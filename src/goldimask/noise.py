@@ -1,4 +1,4 @@
-"""How a response is corrupted (paper, section 3.1; decisions D1-D3).
+"""How a response is corrupted (paper, section 3.1; D1-D3, docs/decisions.md).
 
     t ~ U(eps, 1),  eps = 1e-3
     rho ~ U(rho_min, 1 - t) if t < t_switch else U(0, 1 - t),   rho_min = 0.1, t_switch = 0.9
@@ -143,10 +143,11 @@ def full(eps: float = EPS) -> Noise:
 
 @NOISES.register("bank")
 def bank(levels: int = 16, seed: int = 0) -> Noise:
-    """A fixed set of (t, mask) draws for validation, the same for every method and call (D14).
+    """A fixed set of (t, mask) draws for validation (D14, docs/decisions.md).
 
-    t is stratified over the bank: example e takes the level (e mod levels + 1/2) / levels, so that
-    a small validation set covers the whole range and no example is weighted by 1/t = 1000.
+    The same for every method and call. t is stratified over the bank: example e takes the level
+    (e mod levels + 1/2) / levels, so that a small validation set covers the whole range and no
+    example is weighted by 1/t = 1000.
     """
 
     def rate(d: Draw, example_id: int) -> tuple[float, float]:

@@ -61,7 +61,8 @@ class MaskedStep:
     def __call__(
         self, model: nn.Module, batch: Batch, keys: Keys, denominator: float | None = None
     ) -> StepOutput:
-        """`denominator` replaces the number of examples in the mean (uneven micro-batches, D4)."""
+        """`denominator` replaces the number of examples in the mean, for uneven
+        micro-batches (D4, docs/decisions.md)."""
         method, clock = self.method, self.clock
         # 1. corrupt
         ticks = [clock()]
@@ -77,7 +78,7 @@ class MaskedStep:
         elif method.memory is not None:  # goldimask-a: earlier visits instead of a pass
             signals = method.memory.recall(batch, c.candidates)
         ticks.append(clock())
-        # 3. choose context; K = 0 leaves no target (D3)
+        # 3. choose context; K = 0 leaves no target (D3, docs/decisions.md)
         reveal = method.select(c, signals, batch, keys)
         supervised = c.candidates & ~reveal.mask & (c.keep > 0)[:, None]
         ticks.append(clock())

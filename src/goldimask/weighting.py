@@ -9,8 +9,8 @@ Boundary cases of the paper's proposition, n_+ = number of positive utilities:
     (c) 0 < c n_+ < n   w = c on the positive ones, the rest spread evenly over the others
     (d) n_+ = 0     w = 1
 
-Where nothing was revealed the weights are uniform (D3): without new context there is no gain to
-measure. Weights are float64 inside, float32 outside, and always detached.
+Where nothing was revealed the weights are uniform (D3, docs/decisions.md): without new context
+there is no gain to measure. Weights are float64 inside, float32 outside, and always detached.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Weigh(Protocol):
 
 
 WEIGHERS: Registry[Callable[..., Weigh]] = Registry("weigher")
-KeptScale = Literal["paper", "match"]  # D26: what to do when more than K targets are kept
+KeptScale = Literal["paper", "match"]  # when more than K targets are kept (D26, docs/decisions.md)
 
 
 def water_fill(utility: Tensor, active: Tensor, cap: float) -> Tensor:
@@ -119,7 +119,7 @@ def loss_scale(
     """1/(tL) per example, 0 where there is nothing to supervise. [B] float32
 
     `kept_scale="match"` multiplies by K/|S| where a selector kept more than K targets, so that
-    the total weight is that of K targets (D26).
+    the total weight is that of K targets (D26, docs/decisions.md).
     """
     length = batch.lengths()
     scale = torch.where(length > 0, 1.0 / (c.t * length.clamp_min(1)), 0.0)

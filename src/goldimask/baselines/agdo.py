@@ -1,4 +1,4 @@
-"""AGDO as the paper reimplements it (appendix "Training setup and compute resources"; decision D8).
+"""AGDO as the paper reimplements it (appendix "Training setup and compute resources").
 
     1. over-mask to C, K = floor(tL), B = |C| - K; probe pass, A = head-mean attention of one block
     2. S_i = sum over visible j of A_ij          visible: prompt and unmasked response, no padding
@@ -9,7 +9,8 @@
 
 Rows of A sum to one, so I has mean one over the sequence and w is in effect proportional to I.
 There is no cap. |C| <= K: nothing is revealed and w = 1. This is not the AGDO paper's own schedule,
-which orders tokens by repeated reveals at a fully visible state; no code of it was released.
+which orders tokens by repeated reveals at a fully visible state; no code of it was released
+(D8, docs/decisions.md).
 """
 
 from __future__ import annotations

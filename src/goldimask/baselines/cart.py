@@ -1,11 +1,11 @@
-"""CART: context-adaptive weights by distance to visible tokens (Dream 7B; decisions D7, D18).
+"""CART: context-adaptive weights by distance to visible tokens (Dream 7B).
 
     w_n = sum over j != n of  v_j  (1/2) p (1-p)^(|n-j|-1)          p = 0.1
     loss = (1/tL) sum over masked n of  w_n CE_n
 
 v_j = 1 where position j is visible: prompt, unmasked response and special tokens, never padding.
 Since |M| is about tL this is the form in LIFT's code, which equals Dream's w/|M| up to sampling
-noise.
+noise (D7, D18, docs/decisions.md).
 
 With q = 1-p, the left half is the linear recursion F_n = q F_(n-1) + p v_(n-1). It is evaluated by
 doubling, x_n <- x_n + q^k x_(n-k) for k = 1, 2, 4, ..: log2(T) whole-row operations that run the

@@ -1,4 +1,4 @@
-"""GIFT: a masking rate per token from entropies (decisions D6, D17).
+"""GIFT: a masking rate per token from entropies (D6, D17, docs/decisions.md).
 
     1. probe with the whole response Y masked;  H_i = entropy at i, in nats
     2. beta_i = sqrt(H_i),  beta_ref = mean of beta over Y

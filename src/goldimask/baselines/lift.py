@@ -1,4 +1,4 @@
-"""LIFT: keep easy targets at high noise and hard ones at low noise (decisions D3, D5).
+"""LIFT: keep easy targets at high noise and hard ones at low noise (D3, D5, docs/decisions.md).
 
     over-mask to C; K = floor(tL); score_i = log p(gold_i) in a pass without gradient
     component of an example, by the largest of

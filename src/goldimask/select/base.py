@@ -1,8 +1,9 @@
 """The seam between a maximiser and the training step.
 
 A maximiser sees one example: `attention` [N, N] from target to candidate (zero diagonal),
-`priority` [N], a budget. `SubmodularSelect` cuts those out of the probe's signals (D10: softmax
-over all real keys, sliced to the candidates, not renormalised) and puts the answer back as a mask.
+`priority` [N], a budget. `SubmodularSelect` cuts those out of the probe's signals (softmax over all
+real keys, sliced to the candidates, not renormalised: D10, docs/decisions.md) and puts the answer
+back as a mask.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ P  (1) guide Z: D's prefix of positive marginals, then swaps while they improve 
 Deviations and readings. Marginals that differ by at most `tie` = 1e-12 of the largest gain or cost
 any candidate can have count as equal, as do values; without this, duplicates would be ordered by
 the rounding of a sum and no two engines could agree. Zero means "at most `tie`". The start and the
-sweep of P's local search are not given in the paper (D27). Ties between sets go to T's first set
-and to P's Z.
+sweep of P's local search are not given in the paper (D27, docs/decisions.md). Ties between sets go
+to T's first set and to P's Z.
 `gains` are F's increments along `order`, so they sum to `value` for every maximiser.
 """
 

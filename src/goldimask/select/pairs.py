@@ -1,4 +1,4 @@
-"""Exact best-pair swaps for P (`swap: pair`, D27) without evaluating all pairs.
+"""Exact best-pair swaps for P (`swap: pair`; D27, docs/decisions.md) without evaluating all pairs.
 
 For u in Z and v outside, with S, T those of Z and a_u = A_iu, a_v = A_iv,
 

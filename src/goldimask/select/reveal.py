@@ -1,11 +1,12 @@
 """Reveal selection in a training step: signals in, reveal mask out (paper, Algorithm 1, step 3).
 
     lambda_i = lambda(p_i),  p_i the probe's probability of the true token
-    A_ij     = the probe's attention from candidate i to candidate j (D10: not renormalised)
+    A_ij     = the probe's attention from candidate i to candidate j, not renormalised
     R        = maximiser(A, lambda, B),  B = |C| - K
 
 Examples with K = 0 have no target to support and reveal nothing, as do examples with B = 0; neither
 reaches a maximiser. The generator of an example is `keys.rng(example_id, Stream.SELECT)`.
+Why attention is not renormalised: D10, docs/decisions.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""P's local search by decoupled swaps (D27): best removal u, then best insertion into Z - u.
+"""P's local search by decoupled swaps: best removal u, then best insertion into Z - u.
 
     F(Z - u) - F(Z) = lambda_u S_u / T_u  -  sum over i outside Z of  w_i a / (T_i - a),   a = A_iu
 
 and the insertion is a marginal. Removing invalidates lazy bounds, so both are swept densely, one
 sweep of N evaluations per swap, in float32 intervals; float64 decides among those that overlap.
+The paper does not give the sweep (D27, docs/decisions.md).
 """
 
 from __future__ import annotations
