@@ -22,13 +22,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from goldimask.runs import load_run
-
+from goldimask.backbones import load_backbone
 from goldimask.console import emit, progress, table
 from goldimask.decoding import decode, decode_with, make_settings
 from goldimask.decoding.forward import Decodable
 from goldimask.processes import torch_threads
-from goldimask.tiny import TASKS, test_set
+from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
 from oracles.decoding import plain_decode
 
 Outputs = list[tuple[list[int], int]]  # (tokens, steps) per prompt
@@ -119,7 +118,7 @@ def row(batch: int, engine: str, seconds: float, made: Outputs, same: bool | Non
 
 def tiny_prompts(count: int) -> list[str]:
     """Test problems of the tiny tasks, the families in turn."""
-    names = TASKS.names()
+    names = list(PROBLEM_FAMILIES)
     each = -(-count // len(names))
     columns = [[p.prompt for p in test_set(name, each, 0)] for name in names]
     return [prompt for group in zip(*columns, strict=True) for prompt in group][:count]
@@ -139,7 +138,7 @@ def as_table(result: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--backbone", default="tiny", help="a run, model folder or backbone")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16], help="batch sizes")
     parser.add_argument("--prompts", type=int, default=16, help="prompts, from the tiny tasks")
@@ -151,7 +150,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     one_token = not given.no_one_token
-    backbone = load_run(given.backbone, device="cpu", dtype="float32")
+    backbone = load_backbone(given.backbone, device="cpu", dtype="float32")
     bar = progress("decode", 2 * given.repeats * len(given.batches) + one_token)
     with torch_threads(), bar as advance:
         result = bench_decode(

@@ -17,6 +17,7 @@ _EXPORTS = {
     "Corruption": "goldimask.types",
     "Decoded": "goldimask.decoding",
     "Example": "goldimask.types",
+    "GoldiTrainer": "goldimask.train.trainer",
     "GoldimaskError": "goldimask.errors",
     "Keys": "goldimask.keys",
     "MaskedStep": "goldimask.step",
@@ -30,6 +31,8 @@ _EXPORTS = {
     "Weights": "goldimask.types",
     "decode": "goldimask.decoding",
     "load_backbone": "goldimask.backbones",
+    "load_examples": "goldimask.data.examples",
+    "make_batch": "goldimask.data.batches",
     "method": "goldimask.methods",
     "select_reveal": "goldimask.select",
 }
@@ -39,6 +42,8 @@ __all__ = [*_EXPORTS, "__version__"]  # pyright: ignore[reportUnsupportedDunderA
 if TYPE_CHECKING:
     from goldimask.backbones import Backbone as Backbone
     from goldimask.backbones import load_backbone as load_backbone
+    from goldimask.data.batches import make_batch as make_batch
+    from goldimask.data.examples import load_examples as load_examples
     from goldimask.decoding import Decoded as Decoded
     from goldimask.decoding import decode as decode
     from goldimask.errors import GoldimaskError as GoldimaskError
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     from goldimask.select import Selection as Selection
     from goldimask.select import select_reveal as select_reveal
     from goldimask.step import MaskedStep as MaskedStep
+    from goldimask.train.trainer import GoldiTrainer as GoldiTrainer
     from goldimask.types import Batch as Batch
     from goldimask.types import Corruption as Corruption
     from goldimask.types import Example as Example

@@ -42,6 +42,7 @@ FORMATS: dict[str, dict[str, Any]] = {
     "png": {"dpi": 160, "metadata": {"Software": None}},
 }
 WIDE = 3  # charts side by side
+INSIDE = 4  # names that a legend inside of a chart leaves room for
 
 
 @dataclass(frozen=True)
@@ -182,12 +183,13 @@ def draw(figure: Figure) -> Drawing:
 
     wide = min(WIDE, len(figure.charts))
     high = -(-len(figure.charts) // wide)
-    legend = 1.6 if len(figure.charts) > 1 and figure.lines else 0.0
+    looks = styles(figure.lines)
+    outside = bool(looks) and (len(figure.charts) > 1 or len(looks) > INSIDE)
+    legend = 1.6 if outside else 0.0
     tall = max((len(c.bars) * 0.24 for c in figure.charts if isinstance(c, Intervals)), default=2.1)
     size = ((4.4 if wide == 1 else 3.1 * wide) + legend, (0.8 + tall) * high)
     drawing = Drawing(figsize=size, layout="constrained")
     axes = drawing.subplots(high, wide, squeeze=False, sharey=not figure.lines).ravel()
-    looks = styles(figure.lines)
     for axis in axes[len(figure.charts) :]:
         axis.set_axis_off()
     for axis, chart in zip(axes, figure.charts, strict=False):
@@ -205,7 +207,7 @@ def draw(figure: Figure) -> Drawing:
             axis.set_ylabel("")  # as at the left of its row
         found, names = axis.get_legend_handles_labels()
         handles = dict(zip(names, found, strict=True)) | handles
-    if handles and len(figure.charts) > 1:
+    if outside:
         place: Any = "outside right upper"  # unknown to matplotlib's type hints
         drawing.legend(handles.values(), handles.keys(), loc=place, fontsize=7, frameon=False)
     elif len(handles) > 1:
@@ -236,6 +238,8 @@ def draw_lines(axis: Axes, chart: Chart, looks: dict[str, Style]) -> None:
             label=None if line.name in named else literal(line.name),
         )
         named.add(line.name)
+    if all(float(x).is_integer() for line in chart.lines for x, _ in line.points):
+        axis.locator_params(axis="x", integer=True)
     if chart.zero:
         axis.axhline(0, color="black", linewidth=0.6)
     axis.set_xlabel(literal(chart.x), fontsize=8)

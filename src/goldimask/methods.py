@@ -171,8 +171,7 @@ def method(
 def as_released(
     sections: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """LIFT's released behaviour where the specification marks a switch (D3, D5, D9,
-    docs/decisions.md)."""
+    """LIFT's released behaviour where it departs from ours (D3, D5, D9, docs/decisions.md)."""
     new = {name: dict(section) for name, section in sections.items()}
     if new["noise"]["kind"] == "overmask":
         new["noise"].setdefault("budget", "lift")

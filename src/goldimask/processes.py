@@ -1,7 +1,7 @@
 """Rank, world, device and threads: the one place that knows them.
 
 Outside of these helpers a run does not know how many processes there are: noise, order, loss and
-metrics are the same for any number (D2, D4).
+metrics are the same for any number (D2, D4, docs/decisions.md).
 """
 
 from __future__ import annotations

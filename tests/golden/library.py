@@ -186,12 +186,12 @@ def verdicts(file: Path, task: str, protocol: str) -> list[Plain]:
     return [
         {
             "extracted": s.extracted,
-            "correct": bool(s.verdict.correct),
-            "detail": s.verdict.detail.split(":")[0],
-            "hits": int(s.verdict.hits),
-            "of": int(s.verdict.of),
+            "correct": s.correct,
+            "detail": s.detail.split(":")[0],
+            "hits": int(s.hits),
+            "of": int(s.of),
         }
-        for s in scored.samples
+        for s in scored.outcomes
     ]
 
 

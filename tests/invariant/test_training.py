@@ -311,7 +311,7 @@ def test_a_second_training_into_a_folder_is_told_who_is_there(
 
 
 def test_kinds_of_tokens_are_counted_over_the_whole_run(small_model: Path, tmp_path: Path) -> None:
-    """At every log, and in all: a run that is stopped and resumed counts what a straight one does."""
+    """At every log, and in all: a resumed run counts what a straight one does."""
     from goldimask.records import open_run
     from goldimask.train.trainer import GoldiTrainer
 

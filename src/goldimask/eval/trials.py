@@ -103,7 +103,7 @@ def decodings(
     options: Mapping[str, Scalar],
     taus: Sequence[float],
 ) -> list[Decoding]:
-    """The caller's decoder and options over the task's own, one per threshold.
+    """The caller's decoder and options over the task's own, one per threshold; None is not given.
 
     Defaults are written out, so that two spellings of the same decoding find the same answers.
     """
@@ -121,7 +121,9 @@ def decodings(
     kept = own.options if name == own.decoder else {}
     kept = {k: v for k, v in own.options.items() if k in kept or k == "temperature"}
     rules = {"block": 32 if rule.blocks else None, "tau": rule.options.get("tau")}
-    given = {k: v for k, v in {**rules, **kept, **options}.items() if v is not None}
+    given: dict[str, Scalar] = {}
+    for layer in (rules, kept, options):
+        given |= {k: v for k, v in layer.items() if v is not None}
     ways = [{**given, "tau": tau} for tau in dict.fromkeys(taus)] or [given]
     for way in ways:
         for length in lengths:

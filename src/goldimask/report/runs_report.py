@@ -90,11 +90,9 @@ def make_report(
 
 
 def overview(sources: Sequence[Source]) -> Iterator[Table]:
-    """One row per run."""
+    """One row per training."""
     keys = ("steps", "examples", "eval_loss_first", "eval_loss_best", "eval_loss_last")
-    rows = tuple(
-        (s.label, s.method, s.run.seed if s.run else None, *map(s.facts.get, keys)) for s in sources
-    )
+    rows = tuple((s.label, s.method, s.run.seed, *map(s.facts.get, keys)) for s in sources if s.run)
     columns = ("run", "method", "seed", "steps", "examples", "held-out first", "best", "last")
     if rows:
         yield Table("runs", "Runs", columns, rows, left=2)
@@ -123,20 +121,26 @@ def expanded(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluation_table(sources: Sequence[Source]) -> Iterator[Table]:
-    """Every task, length, sampling seed and way of decoding."""
+    """Every task, length, sampling seed and way of decoding; a column says what differs."""
     found = [(s, x) for s in sources for x in aggregate(s.outcomes)]
+    ways, seeds = {x.decoding for _, x in found}, {x.seed for _, x in found}
     rows = tuple(
         (
-            *(s.label, x.task, x.decoding.label, x.length, x.seed, x.n, percent(x.accuracy)),
-            f"{percent(x.low)}–{percent(x.high)}",
-            *(percent(x.solved), x.unparsable, round(x.steps, 2)),
+            *(s.label, x.task, *([x.decoding.label] if len(ways) > 1 else []), x.length),
+            *([x.seed] if len(seeds) > 1 else []),
+            *(x.n, percent(x.accuracy), f"{percent(x.low)}–{percent(x.high)}", percent(x.solved)),
+            *(x.unparsable, round(x.steps, 2)),
         )
         for s, x in found
     )
-    columns = ("run", "task", "decoding", "length", "seed", "n", "accuracy %", "95 %", "solved %")
-    columns += ("unparsable", "mean steps")
+    columns = (
+        *("run", "task", *(["decoding"] if len(ways) > 1 else []), "length"),
+        *(["seed"] if len(seeds) > 1 else []),
+        *("n", "accuracy %", "95 %", "solved %", "unparsable", "mean steps"),
+    )
     if rows:
-        yield Table("evaluation", "Evaluation", columns, rows, left=3)
+        note = "" if len(ways) > 1 else found[0][1].decoding.label
+        yield Table("evaluation", "Evaluation", columns, rows, 3 if len(ways) > 1 else 2, note)
 
 
 def percent(x: float) -> float:

@@ -169,7 +169,7 @@ def quality_tables(r: Result) -> list[Table]:
 
 
 def budget_chart(r: Result) -> Chart:
-    """dNLL against dp, a marker per seed and a cross for the mean; lower right is better."""
+    """dNLL against dp, a marker per seed and a cross for the mean; upper left is better."""
     lines = []
     for rule, found in r["rules"].items():
         x, y = found["delta_nll"], found["delta_p"]

@@ -1,5 +1,4 @@
-"""`attention_layer: probe`: which block's attention foretells what a reveal does (D24,
-docs/decisions.md).
+"""`attention_layer: probe`: which block foretells what a reveal does (D24, docs/decisions.md).
 
 The paper takes the final block. On small models that block can be uninformative, so this measures,
 as in the paper's Study 3, on held-out examples of the frozen model, for every block l:

@@ -226,7 +226,7 @@ def test_one_writer_per_shard(tmp_path):
 def test_each_task_has_its_own_decoder():
     parrot = Parrot()
     said: list[str] = []
-    run(parrot, say=said.append)
+    run(parrot, say=said.append, options={"block": None, "temperature": None})
     assert parrot.ways == [THRESHOLD] and "threshold block=32 tau=0.9" in said[0]
     run(parrot, make_task(decoding=PUBLISHED))
     assert parrot.ways[-1].label == "low-confidence block=32"

@@ -78,7 +78,7 @@ def test_tables_hold_the_runs_own_numbers(runs):
     assert rows == {"seed": ("1", "2"), "method.preset": ("vanilla", "goldimask-d")}
     assert "2 other keys are equal" in table(report, "recipes").note
     found = {row[0]: row for row in table(report, "evaluation").rows}
-    assert found["vanilla"][6] == 50.0 and found["ours"][6] == 75.0
+    assert found["vanilla"][4] == 50.0 and found["ours"][4] == 75.0
     assert found["ours"][-1] == 11.5
     paired = table(report, "paired").rows[0]
     assert paired[:5] == ("ours", "tiny-sort", 64, 4, 25.0) and paired[6:8] == (0, 1)
@@ -147,6 +147,7 @@ def test_decodings_are_never_mixed(tmp_path):
     (figure,) = report.figures
     assert figure.lines[1].points == ((round(15 * 0.7), 50.0), (round(15 * 0.9), 75.0))
     assert [x.dashed for x in figure.lines] == [True, False]
+    assert table(report, "evaluation").columns[2] == "decoding"
     saved = table(report, "reductions").rows[1]
     assert saved[:2] == ("b", "tiny-sort") and saved[5] == pytest.approx(22.2, abs=0.1)
 
@@ -183,7 +184,7 @@ def test_every_figure_and_table_becomes_files(runs, tmp_path):
     for t in report.tables:
         assert {f"{t.name}.csv", f"{t.name}.tex"} <= names
     rows = list(csv.reader((tmp_path / "files" / "evaluation.csv").open()))
-    assert rows[1][0] == "vanilla" and float(rows[1][6]) == 50.0
+    assert rows[1][0] == "vanilla" and float(rows[1][4]) == 50.0
     first = (tmp_path / "files" / "loss.pdf").read_bytes()
     write_files(report, tmp_path / "again")
     assert (tmp_path / "again" / "loss.pdf").read_bytes() == first

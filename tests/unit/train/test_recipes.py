@@ -111,7 +111,7 @@ def test_a_recipe_is_found_by_name_and_a_typo_is_answered() -> None:
 
 
 def test_the_output_names_what_differs() -> None:
-    assert load_recipe("tiny", ["seed=1"]).output == "runs/tiny-tiny-1k-labels-goldimask-d-s1"
+    assert load_recipe("tiny", ["seed=1"]).output == "runs/tiny-1k-labels-goldimask-d-s1"
     assert load_recipe("tiny", ["output=runs/x"]).output == "runs/x"
     assert load_recipe("tiny", ["output=runs/{backbone.path}"]).output == "runs/none"
     with pytest.raises(GoldimaskError, match=r"tiny: output: '\{sed\}' is not a key"):
