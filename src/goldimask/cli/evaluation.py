@@ -1,4 +1,4 @@
-"""`goldimask eval`, `score`: answers decoded and judged, or judged as another harness stored them."""
+"""`goldimask eval`, `score`: answers decoded and judged, or judged as another harness left them."""
 
 from __future__ import annotations
 
