@@ -10,8 +10,7 @@ exactly one JSON object. A `GoldimaskError` becomes one line on stderr and a non
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -44,14 +43,9 @@ VERBS = {  # verb -> (its file, the first line of its help)
 class Door(TyperGroup):
     """Knows every verb by a line and imports the one that is called."""
 
-    def list_commands(self, ctx: Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
-        known = self.commands.get(cmd_name)
-        if known is None and cmd_name in VERBS:
-            return TyperCommand(cmd_name, help=VERBS[cmd_name][1])  # for the list of verbs
-        return known
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {verb: TyperCommand(verb, help=line) for verb, (_, line) in VERBS.items()}
 
     def resolve_command(
         self, ctx: Context, args: list[str]
@@ -63,7 +57,8 @@ class Door(TyperGroup):
 
 def load(verb: str) -> Command:
     """A verb of a family is a command of its `app`; one with verbs of its own is `VERB_app`."""
-    family = import_module(f"goldimask.cli.{VERBS[verb][0]}")
+    # `-X importtime` sees this one, and not importlib.import_module
+    family = __import__(f"goldimask.cli.{VERBS[verb][0]}", fromlist=["app"])
     own: typer.Typer | None = getattr(family, f"{verb}_app", None)
     found = own or family.app
     found.rich_markup_mode = app.rich_markup_mode

@@ -202,9 +202,8 @@ def test_recipe_presets_and_mistakes(tmp_path: Path) -> None:
 
 
 def test_command_line(lab: Lab, small_model: Path, tmp_path: Path) -> None:
-    from goldimask.cli import _register, app
+    from goldimask.cli import app
 
-    _register()
     words = ["compare", "lab", "--preset", "smoke", f"backbones=[{small_model}]", "examples=8"]
     words += ["tuning={steps: 2, batch_size: 4}", "judging.tasks=[tiny-sort]", "cost_rounds=1"]
     words += ["judging.problems=3", "judging.taus=[0.005,0.02]", "judging.main_tau=0.02"]

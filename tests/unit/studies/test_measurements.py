@@ -182,9 +182,8 @@ def test_studies_return_plain_data(load) -> None:
 
 
 def test_command_line_writes_data_tables_and_figure(small_model: Path, tmp_path: Path) -> None:
-    from goldimask.cli import _register, app
+    from goldimask.cli import app
 
-    _register()
     words = ["study", "response", str(small_model), "--examples", "8", "--seeds", "1"]
     done = CliRunner().invoke(app, [*words, "--draws", "1", "-o", str(tmp_path), "--json"])
     assert done.exit_code == 0, done.output
