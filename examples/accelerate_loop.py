@@ -13,15 +13,13 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
 import goldimask
-from goldimask.backbones import load_backbone
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, to_batch
-from goldimask.data.examples import load_examples
 
 
 def main(model: str, preset: str, steps: int, seed: int, batch_size: int, cpu: bool) -> list[float]:
     accelerator = Accelerator(cpu=cpu)
-    backbone = load_backbone(model)
-    examples, _ = load_examples("tiny-sft", backbone, limit=200)
+    backbone = goldimask.load_backbone(model)
+    examples, _ = goldimask.load_examples("tiny-sft", backbone, limit=200)
     sampler = EpochSampler([len(e) for e in examples], batch_size, seed)
     each = batch_size // accelerator.num_processes
     loader = DataLoader(

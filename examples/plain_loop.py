@@ -11,14 +11,12 @@ import torch
 from torch.utils.data import DataLoader
 
 import goldimask
-from goldimask.backbones import load_backbone
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, to_batch
-from goldimask.data.examples import load_examples
 
 
 def main(model: str, preset: str, steps: int, seed: int, batch_size: int) -> list[float]:
-    backbone = load_backbone(model)
-    examples, _ = load_examples("tiny-sft", backbone, limit=200)
+    backbone = goldimask.load_backbone(model)
+    examples, _ = goldimask.load_examples("tiny-sft", backbone, limit=200)
     sampler = EpochSampler([len(e) for e in examples], batch_size, seed)
     loader = DataLoader(
         EpochDataset(examples), batch_size, sampler=sampler, collate_fn=Collator(backbone.pad_id)

@@ -97,9 +97,7 @@ def register() -> None:
 
 def main(steps: int = 20) -> list[float]:
     """Tune the embedded model on one batch of generated problems; returns the losses."""
-    from goldimask.backbones import load_backbone
-    from goldimask.data.batches import make_batch
-    from goldimask.data.examples import load_examples
+    from goldimask import load_backbone, load_examples, make_batch
 
     backbone = load_backbone("tiny")
     examples, _ = load_examples("tiny-sft", backbone, limit=8)

@@ -7,7 +7,7 @@ Importing the package loads neither torch nor transformers; names are resolved o
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -16,6 +16,7 @@ _EXPORTS = {
     "Batch": "goldimask.types",
     "Corruption": "goldimask.types",
     "Decoded": "goldimask.decoding",
+    "EvalResult": "goldimask.eval",
     "Example": "goldimask.types",
     "GoldiTrainer": "goldimask.train.trainer",
     "GoldimaskError": "goldimask.errors",
@@ -30,6 +31,7 @@ _EXPORTS = {
     "Stream": "goldimask.keys",
     "Weights": "goldimask.types",
     "decode": "goldimask.decoding",
+    "evaluate": "goldimask.eval",
     "load_backbone": "goldimask.backbones",
     "load_examples": "goldimask.data.examples",
     "make_batch": "goldimask.data.batches",
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from goldimask.decoding import Decoded as Decoded
     from goldimask.decoding import decode as decode
     from goldimask.errors import GoldimaskError as GoldimaskError
+    from goldimask.eval import EvalResult as EvalResult
+    from goldimask.eval import evaluate as evaluate
     from goldimask.keys import Keys as Keys
     from goldimask.keys import Stream as Stream
     from goldimask.methods import Method as Method
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
     from goldimask.types import Weights as Weights
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'goldimask' has no attribute '{name}'")
     return getattr(importlib.import_module(_EXPORTS[name]), name)

@@ -129,7 +129,8 @@ def method(
     select: Mapping[str, Any] | None = None,
     weigh: Mapping[str, Any] | None = None,
     protocol: Protocols = "goldimask",
-    **options: Any,
+    attention_layer: int | float | str | None = None,
+    probe_mode: Literal["eval", "train"] | None = None,
 ) -> Method:
     """Build a method from a preset and overrides, e.g. `method("goldimask-d", weigh={"cap": 5})`.
 
@@ -140,7 +141,8 @@ def method(
     row = PRESETS.get(preset, "method.preset")
     if not isinstance(row, Preset):
         raise GoldimaskError(f"method.preset: '{preset}' is a {type(row).__name__}, not a Preset")
-    options = {**row.options, **options}
+    given = {"attention_layer": attention_layer, "probe_mode": probe_mode}
+    options = {**row.options, **{k: v for k, v in given.items() if v is not None}}
     _check_method_options(options)
     sections = {
         "noise": merge(row.noise, noise),

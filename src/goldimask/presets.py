@@ -87,7 +87,7 @@ _add(
 )
 _add(
     "cart",
-    "Vanilla masks; a target counts by how close visible tokens are.",
+    "Vanilla masks; targets near visible tokens count more.",
     "Dream 7B; section 4.1",
     noise=UNIFORM,
     select={"kind": "none"},
@@ -97,17 +97,17 @@ _add(
 )
 _add(
     "gift",
-    "Mask everything, measure entropies, mask again at a rate per token, weigh by its inverse.",
+    "Mask again at entropy rates; weigh by the inverse rate.",
     "GIFT; section 4.1",
     noise={"kind": "full"},
     select={"kind": "entropy-resample"},
     weigh={"kind": "inverse-rate"},
     cost=1.17,
 )
-for _h, _what in ((2, "easy (t >= 1/2) or hard"), (3, "easy (t > 2/3), random or hard (t < 1/3)")):
+for _h, _what in ((2, "easy or hard"), (3, "easy, random or hard")):
     _add(
         f"lift-{_h}",
-        f"Over-mask, then keep the K {_what} targets by the model's confidence.",
+        f"Over-mask; by t, keep {_what} targets.",
         "LIFT; section 4.1",
         select={"kind": "confidence", "components": _h},
         weigh=UNIFORM,
@@ -115,7 +115,7 @@ for _h, _what in ((2, "easy (t >= 1/2) or hard"), (3, "easy (t > 2/3), random or
     )
 _add(
     "agdo",
-    "Over-mask, reveal what attends most to visible context, weigh by attention received.",
+    "Reveal what attends to visible tokens; weigh by attention.",
     'AGDO; appendix "Training setup"',
     select={"kind": "attention-visible"},
     weigh={"kind": "importance", "gamma": 100.0},
@@ -124,21 +124,21 @@ _add(
 
 # --- GoldiMask -----------------------------------------------------------------------------------
 for _letter, _kind, _what, _cost in (
-    ("d", "greedy", "deterministic greedy", 1.21),
-    ("r", "randomized", "randomised greedy", 1.23),
-    ("t", "twin", "TwinGreedy, which may stop early", None),
-    ("p", "practical", "the practical 0.385 algorithm, which may stop early", None),
+    ("d", "greedy", "by deterministic greedy", 1.21),
+    ("r", "randomized", "by randomised greedy", 1.23),
+    ("t", "twin", "up to B by TwinGreedy", None),
+    ("p", "practical", "up to B by practical 0.385", None),
 ):
     _add(
         f"goldimask-{_letter}",
-        f"Reveal by {_what}; water-filled weights.",
+        f"Reveal {_what}; water-filled weights.",
         "Algorithm 1" if _letter in "dr" else 'appendix "Maximizers"',
         select=reveal(_kind),
         cost=_cost,
     )
 _add(
     "goldimask-a",
-    "GoldiMask-D from remembered signals: no scoring pass; first visits are Vanilla.",
+    "GoldiMask-D in one pass, from signals of earlier visits.",
     "hinted at in section 5; this project's design",
     select={"kind": "recall", "maximiser": "greedy", "priority": CURVE, "support": dict(SUPPORT)},
     weigh={"kind": "recall", "cap": 10.0, "priority": CURVE},
@@ -154,7 +154,7 @@ _add(
 )
 _add(
     "random-uniform",
-    "Random reveal, uniform weights: the effect of the budget alone.",
+    "Random reveal; uniform weights: the budget alone.",
     "control",
     select={"kind": "random"},
     weigh=UNIFORM,
@@ -162,26 +162,26 @@ _add(
 )
 _add(
     "static-waterfill",
-    "Reveal by initial marginals, ranked once; water-filled weights.",
+    "Reveal by initial marginals; water-filled weights.",
     ABLATIONS,
     select=reveal("static"),
 )
 _add(
     "static-uniform",
-    "Reveal by initial marginals, ranked once; uniform weights.",
+    "Reveal by initial marginals; uniform weights.",
     "control",
     select=reveal("static"),
     weigh=UNIFORM,
 )
 for _suffix, _weigh, _what in (
     ("uniform", UNIFORM, "uniform weights"),
-    ("uncapped", {"kind": "uncapped", "priority": CURVE}, "utilities normalised without a cap"),
+    ("uncapped", {"kind": "uncapped", "priority": CURVE}, "weights normalised, no cap"),
     (
         "clip",
         {"kind": "normalize-then-clip", "cap": 10.0, "priority": CURVE},
-        "utilities normalised, then clipped at 10",
+        "weights normalised, then clipped",
     ),
-    ("dro", {"kind": "dro", "tau": 0.25}, "hard examples weighted up by exp(d/0.25)"),
+    ("dro", {"kind": "dro", "tau": 0.25}, "hard examples weighted up"),
     ("c2", {**WATERFILL, "cap": 2.0}, "water-filling with cap 2"),
     ("c5", {**WATERFILL, "cap": 5.0}, "water-filling with cap 5"),
     ("c15", {**WATERFILL, "cap": 15.0}, "water-filling with cap 15"),
@@ -208,7 +208,7 @@ _add(
 )
 _add(
     "budget-sample",
-    "Vanilla masks; only k = 32 targets carry loss, sampled by priority.",
+    "Vanilla masks; 32 targets, drawn by priority, carry loss.",
     'appendix "Study 1"',
     noise=UNIFORM,
     select={"kind": "none"},

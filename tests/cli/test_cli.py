@@ -9,8 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-ENV = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+from goldimask import __version__ as goldimask_version
+from goldimask.cli.app import VERBS, app, load
+
+ENV = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "80"}
 
 
 def goldimask(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -18,38 +22,58 @@ def goldimask(*words: str, cwd: Path | None = None) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=ENV, timeout=300)
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """`--help`, `import goldimask` and every verb's help leave torch and its kin alone."""
-    code = (
-        "import sys, goldimask\n"
-        "from goldimask.cli import app, _register\n"
-        "_register()\n"
-        "from typer.testing import CliRunner\n"
-        "run = CliRunner().invoke\n"
-        "assert run(app, ['--help']).exit_code == 0\n"
-        "for verb in ('train', 'demo', 'eval', 'list', 'bench'):\n"
-        "    result = run(app, [verb, '--help'])\n"
-        "    assert result.exit_code == 0, (verb, result.output)\n"
-        "heavy = {'torch', 'transformers', 'numba', 'peft', 'datasets', 'scipy', 'matplotlib'}\n"
-        "assert not heavy & set(sys.modules), sorted(heavy & set(sys.modules))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENV)
+def imported(*words: str) -> tuple[set[str], subprocess.CompletedProcess[str]]:
+    """Modules that `goldimask WORDS` imports."""
+    command = [sys.executable, "-X", "importtime", "-m", "goldimask", *words]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENV, timeout=300)
+    lines = [x for x in done.stderr.splitlines() if x.startswith("import time:")]
+    return {line.rpartition("|")[2].strip() for line in lines}, done
+
+
+HEAVY = {"torch", "transformers", "numpy", "numba", "peft", "datasets", "scipy", "matplotlib"}
+DOOR = {"goldimask.cli", "goldimask.cli.app", "goldimask.cli.options"}
+
+
+def test_the_list_of_verbs_is_instant() -> None:
+    """It imports no family and nothing heavy; a line of every verb is whole on 80 columns."""
+    before = os.times()
+    found, done = imported("--help")
+    after = os.times()
     assert done.returncode == 0, done.stderr
+    assert {m for m in found if m.startswith("goldimask.cli")} == DOOR
+    assert not HEAVY & found
+    spent = after.children_user + after.children_system
+    assert spent - before.children_user - before.children_system < 1.0  # 0.3 on an idle machine
+    for verb, (_, line) in VERBS.items():
+        assert any(verb in x.split() and line in x for x in done.stdout.splitlines()), verb
 
 
-def test_help_names_every_verb() -> None:
-    text = goldimask("--help").stdout
-    for verb in ("train", "eval", "demo", "list", "bench", "decode", "merge", "score"):
-        assert verb in text
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_imports_its_family_alone(verb: str) -> None:
+    found, done = imported(verb, "--help")
+    assert done.returncode == 0, done.stderr
+    family = f"goldimask.cli.{VERBS[verb][0]}"
+    assert {m for m in found if m.startswith("goldimask.cli")} == DOOR | {family}
+    assert not HEAVY & found
+
+
+def test_the_verbs_are_these() -> None:
+    wanted = "demo train eval score decode chat inspect model merge report compare study list bench"
+    assert list(VERBS) == wanted.split()
+    for name in ("pretrain", "sweep", "compare-runs", "inspect-model"):
+        done = CliRunner().invoke(app, [name])
+        assert done.exit_code == 2 and "No such command" in done.stderr
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_list_says_what_the_verb_says(verb: str) -> None:
+    first = (load(verb).help or "").strip().splitlines()[0]
+    assert first == VERBS[verb][1]
 
 
 def test_out_is_o_everywhere() -> None:
-    from typer.main import get_command
-
-    from goldimask.cli import _register, app
-
-    _register()
-    waiting, seen = [("goldimask", get_command(app))], 0
+    waiting = [(verb, load(verb)) for verb in VERBS]
+    seen = 0
     while waiting:
         name, command = waiting.pop()
         waiting += [(f"{name} {n}", c) for n, c in getattr(command, "commands", {}).items()]
@@ -58,6 +82,15 @@ def test_out_is_o_everywhere() -> None:
                 seen += 1
                 assert "-o" in option.opts, name
     assert seen >= 8
+
+
+def test_version() -> None:
+    assert goldimask("--version").stdout == f"goldimask {goldimask_version}\n"
+
+
+def test_a_verb_with_a_typing_error_gets_a_hint() -> None:
+    done = CliRunner().invoke(app, ["trian"])
+    assert done.exit_code == 2 and "train" in done.stderr
 
 
 def recipe(tmp_path: Path, model: Path, **lines: str) -> Path:
@@ -168,8 +201,16 @@ def test_dry_run_prints_the_resolved_recipe(tmp_path: Path, small_model: Path) -
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("what", ["methods", "backbones", "tasks", "recipes"])
-def test_list_as_json(what: str, tmp_path: Path) -> None:
-    code, out, err = in_process(["list", what, "--json"], tmp_path)
+KINDS = ("methods", "tasks", "decoders", "corpora", "backbones", "recipes")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_list_is_a_line_each_on_80_columns(kind: str, tmp_path: Path) -> None:
+    code, out, err = in_process(["list", kind, "--json"], tmp_path)
     assert code == 0, err
-    assert json.loads(out)
+    names = [row["name"] for row in json.loads(out)[kind]]
+    code, out, err = in_process(["list", kind], tmp_path)
+    assert code == 0, err
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == names
+    assert max(map(len, lines)) <= 80 and not any(line.endswith("…") for line in lines)

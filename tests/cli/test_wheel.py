@@ -81,6 +81,6 @@ def test_installed_wheel_runs_without_the_source(wheel: Path, tmp_path: Path) ->
     words += ["data.limit=30", "data.validation=6", "global_batch_size=8", "output=run"]
     run("-m", "goldimask", "train", "tiny", *words)
     assert (tmp_path / "run" / "adapter" / "adapter_model.safetensors").is_file()
-    missing = [python, "-m", "goldimask", "inspect-model", "tiny-b"]
+    missing = [python, "-m", "goldimask", "model", "tiny-b"]
     done = subprocess.run(missing, capture_output=True, text=True, cwd=tmp_path, env=env)
     assert done.returncode != 0 and "ships with the repository" in done.stderr

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -199,14 +201,20 @@ def verdicts(file: Path, task: str, protocol: str) -> list[Plain]:
 
 
 def verb(words: Sequence[str], folder: Path) -> tuple[int, str, str]:
-    """Run a verb in this process, inside a folder: exit code, stdout, and what went wrong."""
+    """Run a verb in this process, inside a folder: exit code, stdout, and what went wrong.
+
+    A word that ends in .py is a script of the clone and gets a process of its own.
+    """
     from contextlib import chdir
 
     from typer.testing import CliRunner
 
-    from goldimask.cli import _register, app
+    from goldimask.cli import app
 
-    _register()
+    if words[0].endswith(".py"):
+        command = [sys.executable, str(ROOT / words[0]), *words[1:]]
+        script = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        return script.returncode, script.stdout, " ".join(script.stderr.split())[-200:]
     with chdir(folder):
         done = CliRunner().invoke(app, list(words))
     own = done.exception is not None and not isinstance(done.exception, SystemExit)

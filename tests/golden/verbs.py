@@ -16,21 +16,21 @@ from golden import library
 
 GENERATIONS = Path(__file__).parent / "fixtures" / "generations"
 LAB = (
-    "examples=8 tuning.steps=2 tuning.batch_size=4 judging.problems=2 judging.heldout=4 "
-    "judging.taus=[0.9] cost_rounds=1"
+    "change.data.limit=40 change.data.validation=8 change.trainer.max_steps=2 "
+    "change.trainer.eval_steps=2 judging.problems=2 judging.taus=[0.9] cost_rounds=1"
 )
 PRETRAINING = (
     "output=base batch_size=2 model.width=32 model.layers=1 model.heads=2 model.mlp=32 "
     "watch.heldout=2 watch.problems=1 watch.length=16 watch.block=16 watch.every=2"
 )
-QUICK = ("list methods", "list backbones", "list tasks", "list decoders", "inspect-model", "score")
-VERBS = {  # name -> words; RUN, OTHER, RECIPE and FILES stand for paths
+QUICK = ("list methods", "list backbones", "list tasks", "list decoders", "model", "score")
+VERBS = {  # name -> words; capitals stand for paths
     "list methods": "list methods",
     "list backbones": "list backbones",
     "list tasks": "list tasks",
     "list decoders": "list decoders",
     "list recipes": "list recipes",
-    "inspect-model": "inspect-model tiny",
+    "model": "model tiny",
     "score": "score FILES/gsm8k.json --task gsm8k --diff",
     "score sudoku": "score FILES/sudoku.json --task sudoku",
     "train --dry-run": "train RECIPE --dry-run",
@@ -54,16 +54,18 @@ VERBS = {  # name -> words; RUN, OTHER, RECIPE and FILES stand for paths
     "study support": "study support tiny --examples 8 --sets 2 --seeds 1",
     "study quality": "study quality tiny --examples 8 --seeds 1",
     "study eligibility": "study eligibility RUN OTHER --limit 2 --states 1 --tau 0.9",
-    "pretrain": f"pretrain tiny-base --until 2 {PRETRAINING}",
-    "bench step": "bench step --methods vanilla,goldimask-d --rounds 1 --batch-size 2",
-    "bench train": "bench train --rounds 1 --steps 1",
-    "bench decode": "bench decode --prompts 2 --length 16 --block 8 --batches 1 --repeats 1",
-    "bench memory": "bench memory --vocab 256 --length 32",
-    "bench select": "bench select --sizes 16 --shares 0.5 --rounds 1",
+    "bench": "bench --methods vanilla,goldimask-d --rounds 1 --batch-size 2",
+}
+SCRIPTS = {  # of a clone, called by their path
+    "tools/pretrain.py": f"CLONE/tools/tiny-base.yaml --until 2 {PRETRAINING}",
+    "benchmarks/train.py": "--rounds 1 --steps 1",
+    "benchmarks/decode.py": "--prompts 2 --length 16 --block 8 --batches 1 --repeats 1",
+    "benchmarks/memory.py": "--vocab 256 --length 32",
+    "benchmarks/selection.py": "--sizes 16 --shares 0.5 --rounds 1",
 }
 
 
-def json_keys(folder: Path, only: tuple[str, ...] = tuple(VERBS)) -> dict[str, Any]:
+def json_keys(folder: Path, only: tuple[str, ...] = (*VERBS, *SCRIPTS)) -> dict[str, Any]:
     """`{verb: {"keys": sorted paths}}`; a verb that fails says so in their place."""
     recipe = library.train_recipe("goldimask-d", folder / "unused", 2)
     (folder / "recipe.yaml").write_text(json.dumps(recipe))  # JSON is YAML
@@ -73,10 +75,11 @@ def json_keys(folder: Path, only: tuple[str, ...] = tuple(VERBS)) -> dict[str, A
         "RUN": folder / "run",
         "OTHER": folder / "other",
         "FILES": GENERATIONS,
+        "CLONE": library.ROOT,
     }
     found = {}
     for name in only:
-        words = VERBS[name]
+        words = VERBS[name] if name in VERBS else f"{name} {SCRIPTS[name]}"
         for word, path in places.items():
             words = words.replace(word, str(path))
         code, out, error = library.verb([*words.split(), "--json"], folder)

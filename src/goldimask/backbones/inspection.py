@@ -1,4 +1,4 @@
-"""What `goldimask inspect-model` says about a checkpoint, from its headers and its tokenizer alone.
+"""What `goldimask model` says about a checkpoint, from its headers and its tokenizer alone.
 
 Memory in GiB, P parameters, A adapter parameters, B T tokens, d width, f feed-forward width, L
 blocks, s bytes per stored weight (2 for bfloat16):

@@ -1,4 +1,4 @@
-"""`goldimask VERB ...`: one small file per verb, registered on the shared application."""
+"""`goldimask VERB ...`: one file per family of verbs, imported when one of them is called."""
 
 from __future__ import annotations
 
@@ -8,20 +8,10 @@ from goldimask.cli.app import app as app
 from goldimask.errors import GoldimaskError
 
 
-def _register() -> None:
-    """Import every verb module; each registers itself and imports nothing heavy."""
-    from importlib import import_module
-    from pkgutil import iter_modules
-
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
-
-
 def main() -> None:
     """Entry point of the console script."""
     debug = "--debug" in sys.argv
     sys.argv = [x for x in sys.argv if x != "--debug"]
-    _register()
     try:
         app()
     except GoldimaskError as error:

@@ -9,33 +9,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app
+from goldimask.cli.options import JsonFlag, Overrides, out_option
 from goldimask.console import emit, progress, say, table
 from goldimask.errors import RunFailed
 
 if TYPE_CHECKING:
     from goldimask.campaign.executors import Ended
 
+app = typer.Typer()
 SHOWN = ("main", "paired", "decoding", "frontier", "supervision")
 
 
 @app.command()
 def compare(
     campaign: Annotated[str, typer.Argument(help="A campaign: `lab`, or a YAML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE...]", help="Changes to the campaign.")
-    ] = None,
+    overrides: Overrides = None,
     preset: Annotated[
         str | None, typer.Option(help="smoke, standard, full, or another of the campaign's.")
     ] = None,
     jobs: Annotated[int, typer.Option("-j", "--jobs", help="Processes, one thread each.")] = 1,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Folder of the results.")] = None,
+    out: Annotated[Path | None, out_option("Folder of the results.")] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what is done and what would run, and stop.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fine-tune, decode and compare every method on every backbone with every seed.
+    """Train and compare every method on every backbone and seed.
 
     Every cell is an ordinary run, made by `goldimask train` and `goldimask eval`, and found again
     by its content: an interrupted command goes on where it stopped, and running it again only makes
@@ -99,19 +98,17 @@ def human(summary: dict[str, Any], folder: Path) -> str:
 
 @app.command()
 def demo(
-    out: Annotated[
-        Path, typer.Option("-o", "--out", help="Folder for runs, figures and the pages.")
-    ] = Path("runs/demo"),
+    out: Annotated[Path, out_option("Folder for runs, figures and the pages.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Seed of the noise, the order and the split.")] = 42,
     problems: Annotated[int, typer.Option(help="Test problems per task.")] = 40,
     steps: Annotated[int, typer.Option(help="Optimiser steps of each method.")] = 120,
     tau: Annotated[float, typer.Option(help="Confidence threshold of the parallel decoder.")] = 0.9,
     as_json: JsonFlag = False,
 ) -> None:
-    """Fine-tune the embedded model with Vanilla and GoldiMask-D and compare them.
+    """Fine-tune the embedded model in two ways and compare them.
 
-    Runs on a CPU, offline, in a few minutes, and ends in a page that shows what the mask did.
-    Running it again reuses what is there.
+    Trains Vanilla and GoldiMask-D on a CPU, offline, in a few minutes, and ends in a page that
+    shows what the mask did. Running it again reuses what is there.
     """
     from goldimask.campaign.demo import demo as run
 

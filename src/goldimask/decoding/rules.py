@@ -126,29 +126,29 @@ DECODERS.add(
     "threshold",
     Decoder(above, {"tau": 0.9}),
     aliases=("confidence", "fast-dllm"),
-    summary="Commit every confidence >= tau, else the most confident (the paper).",
+    summary="Every confidence >= tau, else the most confident (paper).",
 )
 DECODERS.add(
     "entropy",
     Decoder(below, {"tau": 0.5}, measure="entropy"),
     aliases=("dparallel",),
-    summary="Commit every entropy <= tau nats, else the least entropic (dParallel as released).",
+    summary="Every entropy <= tau nats, else the least (dParallel).",
 )
 DECODERS.add(
     "factor",
     Decoder(factor, {"factor": 1.0}),
-    summary="Commit the longest prefix by rank r with confidence >= 1 - f/(r+1) (Fast-dLLM).",
+    summary="By rank r while confidence >= 1 - f/(r+1) (Fast-dLLM).",
 )
 DECODERS.add(
     "low-confidence",
     Decoder(best, QUOTA, plan=plan.even),
     aliases=("low_confidence", "quota"),
-    summary="Commit the most confident, a fixed number per step (LLaDA, LIFT's protocol).",
+    summary="The most confident, a fixed number per step (LLaDA, LIFT).",
 )
 DECODERS.add(
     "random",
     Decoder(at_random, {"steps": None}, plan=plan.even),
-    summary="Commit random positions, a fixed number per step (LLaDA).",
+    summary="Random positions, a fixed number per step (LLaDA).",
 )
 DECODERS.add(
     "dream-maskgit-plus",

@@ -9,7 +9,7 @@ P parameters outside the embedding, n tokens of a step, per token:
 `TFLOPS` is what one accelerator sustains, not its peak: 150 is about half the peak of an A100, so
 take the hours as an order of magnitude. Token counts come from the data when it and the tokenizer
 are at hand, and from `data.max_length` (an upper bound) otherwise; `tokens_from` says which. Memory
-is the estimate of `goldimask inspect-model`, for one process; FSDP2 divides weights, gradients and
+is the estimate of `goldimask model`, for one process; FSDP2 divides weights, gradients and
 optimiser state by the number of processes.
 """
 

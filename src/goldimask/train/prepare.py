@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from goldimask import processes
 from goldimask.backbones import Backbone, load_backbone
@@ -64,17 +63,14 @@ def prepare(recipe: Recipe) -> Prepared:
 
 def make_method(section: MethodSection) -> Method:
     """The method of a recipe; a key that is left out keeps the preset's value."""
-    options: dict[str, Any] = {
-        "attention_layer": section.attention_layer,
-        "probe_mode": section.probe.mode,
-    }
     return method(
         section.preset,
         noise=section.noise,
         select=section.select,
         weigh=section.weigh,
         protocol=section.protocol,
-        **{k: v for k, v in options.items() if v is not None},
+        attention_layer=section.attention_layer,
+        probe_mode=section.probe.mode,
     )
 
 

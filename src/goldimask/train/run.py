@@ -137,7 +137,7 @@ def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> Goldi
 
 def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
-    from transformers import EarlyStoppingCallback, PrinterCallback
+    from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
     recipe, data = ready.recipe, ready.data
     bar = Bar(recipe.method.preset)
@@ -149,7 +149,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
         has_validation=bool(data.validation),
         name=Path(recipe.output).name,
     )
-    callbacks: list[Any] = [LastStep(), MetricsFile(folder / METRICS), bar]
+    callbacks: list[TrainerCallback] = [LastStep(), MetricsFile(folder / METRICS), bar]
     evaluation = recipe.evaluation
     if evaluation.patience is not None:
         if not args.load_best_model_at_end:

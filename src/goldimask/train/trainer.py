@@ -27,7 +27,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch.utils.data import Sampler
-from transformers import Trainer
+from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import rotate_checkpoints
 
 from goldimask.baselines.exchange import joined_state, own_state, share_memory
@@ -61,6 +61,8 @@ class GoldiTrainer(Trainer):
     def __init__(
         self,
         *,
+        model: torch.nn.Module,
+        args: TrainingArguments,
         step: MaskedStep,
         examples: Sequence[Example],
         validation: Sequence[Example],
@@ -73,10 +75,11 @@ class GoldiTrainer(Trainer):
         objective: Objective = "vanilla",
         levels: int = 16,
         eval_batch_size: int = 16,
-        **trainer: Any,
+        callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
-        """`classes` name the kinds of tokens of the examples; `objective`, `levels` and
-        `eval_batch_size` are those of the held-out loss (`validation.py`).
+        """`model` may be wrapped; `step` holds the method and the backbone's scorer. `classes` name
+        the kinds of tokens of the examples; `objective`, `levels` and `eval_batch_size` are those
+        of the held-out loss (`validation.py`).
         """
         self.step = step
         self.judge = make_judge(step.method, validation, seed, objective, levels)
@@ -91,10 +94,12 @@ class GoldiTrainer(Trainer):
         self.seen: list[int] = []  # examples since the ranks last shared a memory
         self.writing = False
         super().__init__(
+            model=model,
+            args=args,
+            callbacks=list(callbacks),
             train_dataset=EpochDataset(list(examples)),
             eval_dataset=EpochDataset(self.validation) if validation else None,
             data_collator=Collator(pad_id, pad_to_multiple),
-            **trainer,
         )
 
     def create_accelerator_and_postprocess(self) -> None:

@@ -21,14 +21,13 @@ from goldimask.backbones.lora import (
     save_adapter,
 )
 from goldimask.backbones.merge import merge_run
-from goldimask.cli import _register, app
+from goldimask.cli import app
 from goldimask.decoding import decode
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.types import Batch
 from restated import restated_logits
 
 IDS = torch.arange(36).view(2, 18)
-_register()
 
 
 @pytest.fixture
@@ -158,7 +157,7 @@ def test_merge_command(run: Path, tmp_path: Path) -> None:
 
 
 def test_inspect_command(folder: Path, family: str) -> None:
-    done = CliRunner().invoke(app, ["inspect-model", str(folder), "--json"])
+    done = CliRunner().invoke(app, ["model", str(folder), "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     assert found["family"] == family and found["tensors"] == "complete"
@@ -173,7 +172,7 @@ def test_inspect_command(folder: Path, family: str) -> None:
         model.tokenizer(chat["prompt"], add_special_tokens=False)["input_ids"]
     )
     assert chat["response"].endswith({"llada": "<|eot_id|>", "dream": "<|im_end|>"}[family])
-    shown = CliRunner().invoke(app, ["inspect-model", str(folder), "--length", "64"])
+    shown = CliRunner().invoke(app, ["model", str(folder), "--length", "64"])
     assert shown.exit_code == 0 and "┃5 + 4 = 9" in shown.stdout
 
 
@@ -190,12 +189,5 @@ def test_inspect_refuses_broken_checkpoints(folder: Path, tmp_path: Path) -> Non
 
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     sorted(copy.glob("*.safetensors"))[0].unlink()
-    done = CliRunner().invoke(app, ["inspect-model", str(copy)])
+    done = CliRunner().invoke(app, ["model", str(copy)])
     assert isinstance(done.exception, GoldimaskError)
-
-
-def test_bench_memory_command() -> None:
-    args = ["bench", "memory", "--vocab", "4096", "--length", "64", "--width", "32", "--json"]
-    done = CliRunner().invoke(app, [*args, "--budget-mb", "0.5"])
-    assert done.exit_code == 0, done.output
-    assert {"full_logits_mb", "rows_mb", "ratio"} <= set(json.loads(done.stdout))

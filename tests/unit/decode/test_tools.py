@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from goldimask.runs import find_run, load_run
 from typer.testing import CliRunner
 
 from builders import write_llada
 from goldimask.backbones import load_backbone
-from goldimask.cli import _register, app
+from goldimask.cli import app
 from goldimask.decoding import decode, make_settings
 from goldimask.decoding.prompt_file import decode_rows, read_prompts
 from goldimask.decoding.show import canvas, colour, legend
@@ -29,7 +28,6 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def call():
-    _register()
     runner = CliRunner()
 
     def run(*words, stdin=None):
@@ -133,36 +131,6 @@ def test_picture(llada):
     full = canvas(llada.tokenizer, made.trace, 12, made.steps).plain
     assert len(full) > 0 and legend(made.steps).plain.startswith("step")
     assert colour(1, 9) != colour(9, 9)
-
-
-def test_runs(folder, tmp_path):
-    assert find_run(folder).base == str(folder)
-    assert find_run("tiny").name == "tiny"
-    run = tmp_path / "run"
-    run.mkdir()
-    with pytest.raises(GoldimaskError, match="neither a run folder"):
-        find_run(run)
-    (run / "recipe.yaml").write_text("backbone: {name: tiny, dtype: auto}\n")
-    with pytest.raises(GoldimaskError, match="neither adapter/ nor model/"):
-        find_run(run)
-    (run / "adapter").mkdir()
-    found = find_run(run)
-    assert (found.base, found.adapter, found.options) == ("tiny", run / "adapter", ())
-    (run / "recipe.yaml").write_text("seed: 1\n")
-    with pytest.raises(GoldimaskError, match="backbone: missing"):
-        find_run(run)
-
-
-def test_adapter_run_decodes_like_its_model(llada, folder, tmp_path):
-    from goldimask.backbones.lora import LoraSettings, add_lora, save_adapter
-
-    adapted = add_lora(load_run(folder), LoraSettings(r=2, alpha=4.0), seed=0)
-    run = tmp_path / "lora-run"
-    save_adapter(adapted, run / "adapter")
-    (run / "recipe.yaml").write_text(f"backbone: {{name: tiny, path: {folder}}}\n")
-    loaded = load_run(run)
-    assert loaded.name == "lora-run"
-    assert decode(loaded, ["a"], **SMALL)[0].tokens == decode(adapted, ["a"], **SMALL)[0].tokens
 
 
 def test_benchmark(llada):

@@ -339,7 +339,6 @@ def test_eval_verb(small_model, tmp_path):
     from typer.testing import CliRunner
 
     from goldimask.cli.app import app
-    from goldimask.cli.eval import eval_command  # noqa: F401  registers the verb
 
     command = ["eval", str(small_model), "--tasks", "tiny-chain", "--limit", "3"]
     command += ["--lengths", "16,32", "--block", "8", "--out", str(tmp_path), "--json"]

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from goldimask.cli import report as report_verb  # noqa: F401  registers the verb
-from goldimask.cli.app import app, numbers
-from goldimask.cli.eval import eval_command, parse_shard  # noqa: F401
-from goldimask.cli.score import score  # noqa: F401
+from goldimask.cli.app import app
+from goldimask.cli.evaluation import parse_shard
+from goldimask.cli.options import numbers
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import Model, evaluate
 from goldimask.eval.score import Score, read_stored, score_stored

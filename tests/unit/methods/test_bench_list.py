@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from goldimask.cli.app import app
-from goldimask.cli.list import list_app
+from goldimask.cli.listing import list_app
 from goldimask.presets import PRESETS
 
 
@@ -20,7 +20,7 @@ def test_list_prints_one_object(kind):
     assert result.exit_code == 0, result.output
     rows = json.loads(result.stdout)[kind]
     assert rows and all(row["name"] and row["summary"] for row in rows)
-    human = CliRunner().invoke(list_app, [kind], env={"COLUMNS": "200"})
+    human = CliRunner().invoke(list_app, [kind])
     assert human.exit_code == 0 and rows[0]["name"] in human.stdout
 
 
@@ -54,7 +54,7 @@ def test_recipes_of_the_working_folder_are_listed(tmp_path, monkeypatch):
 
 def test_listing_methods_does_not_load_torch():
     code = (
-        "import sys; from goldimask.cli.list import methods; methods(as_json=True); "
+        "import sys; from goldimask.cli.listing import methods; methods(as_json=True); "
         "assert not {'torch', 'transformers', 'numba'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -151,7 +151,6 @@ def test_early_stopping_keeps_more_and_match_undoes_the_extra_weight():
         ({"attention_layer": True}, r"method.attention_layer: True must be"),
         ({"probe_mode": "evil"}, r"method.probe.mode: 'evil'; did you mean 'eval'"),
         ({"protocol": "lft"}, r"method.protocol: 'lft'; did you mean 'lift'"),
-        ({"layers": 3}, r"method.layers: unknown key"),
         ({"weigh": {"kind": "dro", "tau": 0}}, r"method.weigh.tau: 0.0 must be greater"),
     ],
 )

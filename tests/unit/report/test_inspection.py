@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from goldimask.cli import inspect as verb  # noqa: F401  registers the verb
 from goldimask.cli.app import app
 from goldimask.config import MethodSection
 from goldimask.data.batches import make_batch

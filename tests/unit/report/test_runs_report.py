@@ -7,7 +7,6 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from goldimask.cli import report as verb  # noqa: F401  registers the verb
 from goldimask.cli.app import app
 from goldimask.errors import GoldimaskError
 from goldimask.records import Manifest, Trial, append_lines, write_manifest

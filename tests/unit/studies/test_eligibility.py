@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from builders import WRITERS
 from goldimask.backbones import Backbone, load_backbone
-from goldimask.cli import _register, app
+from goldimask.cli import app
 from goldimask.errors import GoldimaskError
 from goldimask.studies import eligibility as study
 
@@ -61,7 +61,6 @@ def test_counts_by_hand() -> None:
 
 
 def test_command_line(small_model: Path, tmp_path: Path) -> None:
-    _register()
     data = tmp_path / "refs.jsonl"
     data.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in PAIRS))
     words = ["study", "eligibility", str(small_model), "--data", str(data), "--states", "2"]

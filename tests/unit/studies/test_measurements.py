@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from goldimask.backbones import Backbone, load_backbone
 from goldimask.backbones.identity import weights_hash
-from goldimask.cli import _register, app
+from goldimask.cli import app
 from goldimask.config import Recipe, load_recipe
 from goldimask.data.batches import make_batch
 from goldimask.data.examples import load_examples
@@ -228,8 +228,6 @@ def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_pa
 
 @pytest.fixture
 def call():
-    _register()
-
     def run(*words: object):
         done = CliRunner().invoke(app, ["study", *map(str, words)])
         if done.exception and not isinstance(done.exception, SystemExit):

@@ -1,4 +1,4 @@
-"""`goldimask report RUN...`: tables and a page from any run folders."""
+"""`goldimask report`: tables and a page from any run folders."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app
+from goldimask.cli.options import JsonFlag, out_option, words
 from goldimask.console import emit, say
 
 PAGE = Path("report.html")
+app = typer.Typer()
 
 
 @app.command()
@@ -24,8 +25,7 @@ def report(
         ),
     ],
     out: Annotated[
-        Path | None,
-        typer.Option("-o", "--out", help="The page to write (report.html; none with --format)."),
+        Path | None, out_option("The page to write (report.html; none with --format).")
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "Report",
     length: Annotated[
@@ -46,7 +46,7 @@ def report(
     latex: Annotated[bool, typer.Option("--latex", help="Also write a LaTeX document.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Compare runs: scores in the paper's table, paired tests, recipes, curves, cost, samples.
+    """Compare runs in tables, paired tests, figures and a page.
 
     Prints mean and SD over seeds with the relative change against the strongest baseline, and
     pairs methods on the problems both answered (bootstrap interval of the difference, exact
@@ -109,4 +109,4 @@ def report(
 
 def names(text: str | None) -> tuple[str, ...] | None:
     """`a,b` -> (a, b); nothing given -> None."""
-    return None if text is None else tuple(x for x in text.split(",") if x)
+    return None if text is None else tuple(words(text))

@@ -1,19 +1,27 @@
-"""`goldimask inspect-model PATH`: what a checkpoint is, without loading it."""
+"""`goldimask model`, `merge`: what a model folder is, and one model made of base and adapter."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app
+from goldimask.cli.options import JsonFlag
 from goldimask.console import emit, table
 
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from goldimask.backbones.saving import Layout
+
 BOUNDARY = "┃"
+app = typer.Typer()
 
 
-@app.command("inspect-model")
-def inspect_model(
+@app.command()
+def model(
     path: Annotated[str, typer.Argument(help="A folder, a known name or a Hub id.")],
     length: Annotated[
         int | None, typer.Option(min=1, help="Length for the memory estimate, 1024 if it fits.")
@@ -22,14 +30,17 @@ def inspect_model(
     lora_r: Annotated[int, typer.Option(min=1, help="Adapter rank for the estimate.")] = 128,
     as_json: JsonFlag = False,
 ) -> None:
-    """Family, sizes, special tokens, chat rendering and memory of a checkpoint."""
-    from goldimask.backbones.inspection import inspect_model as inspect
+    """Show what a model folder is, without loading it.
 
-    found = inspect(path, length, batch, lora_r)
+    Family, sizes, special tokens, chat rendering and memory; a broken checkpoint is an error.
+    """
+    from goldimask.backbones.inspection import inspect_model
+
+    found = inspect_model(path, length, batch, lora_r)
     emit(found, as_json, None if as_json else page(found))
 
 
-def page(found: dict[str, Any]) -> Any:
+def page(found: dict[str, Any]) -> Group:
     """The result for a terminal."""
     from rich.console import Group
     from rich.panel import Panel
@@ -74,7 +85,7 @@ def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def memory_table(found: dict[str, Any]) -> Any:
+def memory_table(found: dict[str, Any]) -> Table:
     memory = found["memory"]
     names = {
         "inference": "inference",
@@ -86,3 +97,37 @@ def memory_table(found: dict[str, Any]) -> Any:
     rows = [(names[k], f"{v:.3g}") for k, v in memory["gib"].items()]
     title = f"Estimated memory at length {memory['length']:,}, batch {memory['batch']}"
     return table(title, ("", "GiB"), rows)
+
+
+@app.command()
+def merge(
+    run: Annotated[Path, typer.Argument(help="Folder written by `goldimask train`.")],
+    to: Annotated[Path, typer.Option("--to", help="New folder for the merged model.")],
+    layout: Annotated[
+        str,
+        typer.Option(help="hub: the published names and config; native: those of transformers."),
+    ] = "hub",
+    dtype: Annotated[
+        str | None, typer.Option(help="Stored precision; default: that of the base.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing folder.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fold the adapter of a run into its base.
+
+    Merges in float32, compares the logits with the adapter's, then writes the model.
+    """
+    from goldimask.backbones.merge import merge_run
+
+    done = merge_run(run, to, cast("Layout", layout), dtype, force)
+    rows = [
+        ("folder", done.folder),
+        ("layout", done.layout),
+        ("stored as", done.dtype),
+        ("parameters", f"{done.parameters:,}"),
+        ("largest logit difference, merged - adapter", f"{done.difference:.2e}"),
+        ("largest logit difference after rounding", f"{done.stored_difference:.2e}"),
+        ("same most likely token after rounding", f"{done.agreement:.1%}"),
+    ]
+    title = "Merged" if done.merged else "Copied (the run has full weights, no adapter)"
+    emit(done.as_dict(), as_json, table(title, ("", "value"), rows))

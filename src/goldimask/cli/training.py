@@ -1,0 +1,244 @@
+"""`goldimask train`, `inspect`, `bench`: run a recipe, look at one of its steps, time its steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from goldimask.cli.options import JsonFlag, Overrides, words
+from goldimask.console import emit, progress, say, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from goldimask.config import Recipe
+    from goldimask.train.launch import Launch
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A YAML file, or the name of a recipe.")],
+    overrides: Overrides = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an unfinished run from its last checkpoint.")
+    ] = False,
+    allow_changes: Annotated[
+        bool, typer.Option("--allow-changes", help="Resume although the recipe or data differ.")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Check the recipe, print it with an estimate, and stop."),
+    ] = False,
+    nproc: Annotated[
+        int | None, typer.Option("--nproc", min=1, help="Processes on this machine.")
+    ] = None,
+    launch: Annotated[
+        str, typer.Option("--launch", help="How processes share the model: `ddp` or `fsdp2`.")
+    ] = "ddp",
+    show: Annotated[int, typer.Option("--show", min=0, help="Examples to print first.")] = 3,
+    skip_bad_rows: Annotated[
+        bool, typer.Option("--skip-bad-rows", help="Count unusable rows instead of stopping.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Fine-tune a backbone as a recipe says.
+
+    Writes a run folder: the adapter or the weights, the recipe as resolved, a manifest, metrics.
+    Ctrl-C and SIGTERM save a checkpoint first (exit code 4).
+
+    Examples:
+
+        goldimask train tiny output=runs/first
+
+        goldimask train tiny method.preset=vanilla seed=43 output=runs/vanilla-43
+
+        goldimask train llada8b method.preset=gift data.corpus=s1k seed=43 --nproc 4 --dry-run
+    """
+    from goldimask.config import load_recipe
+
+    changes = [*(overrides or []), *(["data.skip_bad_rows=true"] if skip_bad_rows else [])]
+    resolved = load_recipe(recipe, changes)
+    way = read_launch(launch)
+    if dry_run:
+        show_plan(resolved, nproc or 1, way, as_json)
+    elif nproc is not None:
+        from goldimask.train.arguments import micro_batches
+        from goldimask.train.launch import launch as start
+
+        micro_batches(resolved.trainer, resolved.global_batch_size, nproc)
+        flags = {"--resume": resume, "--allow-changes": allow_changes, "--json": as_json}
+        chosen = [flag for flag, on in flags.items() if on]
+        start(["train", recipe, *changes, "--show", str(show), *chosen], nproc, way)
+    else:
+        train_here(resolved, resume, allow_changes, show, as_json)
+
+
+def read_launch(name: str) -> Launch:
+    from goldimask.errors import GoldimaskError, nearest
+
+    if name == "ddp" or name == "fsdp2":
+        return name
+    raise GoldimaskError(f"--launch: unknown '{name}'; {nearest(name, ('ddp', 'fsdp2'))}")
+
+
+def train_here(
+    resolved: Recipe, resume: bool, allow_changes: bool, show: int, as_json: bool
+) -> None:
+    """Train in this process, which may be one of several."""
+    from rich.markup import escape
+
+    from goldimask.processes import rank
+    from goldimask.train.launch import report_failure
+    from goldimask.train.run import train as run
+
+    try:
+        summary = run(
+            resolved,
+            resume=resume,
+            allow_changes=allow_changes,
+            show=show,
+            say=lambda line: say(escape(line)),
+        )
+    except Exception as error:
+        if report_failure(error):  # the process that started this one tells the user
+            raise SystemExit(getattr(error, "exit_code", 1)) from None
+        raise
+    if rank() == 0:
+        emit(summary, as_json, facts("Finished", summary))
+
+
+def show_plan(resolved: Recipe, processes: int, launch: Launch, as_json: bool) -> None:
+    """Print the resolved recipe with what it would take."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from goldimask.config import recipe_dict, recipe_yaml
+    from goldimask.train.estimate import estimate
+
+    found = estimate(resolved, processes, launch)
+    shown = Group(Text(recipe_yaml(resolved)), facts("Plan", found))
+    emit({**recipe_dict(resolved), "plan": found}, as_json, shown)
+
+
+def facts(title: str, found: dict[str, Any]) -> Table:
+    rows = [(k.replace("_", " "), v) for k, v in found.items() if v is not None]
+    return table(title, ("", ""), rows)
+
+
+@app.command()
+def inspect(
+    source: Annotated[
+        str, typer.Argument(metavar="RECIPE|RUN", help="A recipe, or a run folder (its weights).")
+    ],
+    overrides: Overrides = None,
+    example: Annotated[int, typer.Option(help="Number of the training example, from 0.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the draws; the recipe's when left out.")
+    ] = None,
+    epoch: Annotated[int, typer.Option(help="Epoch of the draws.")] = 0,
+    t: Annotated[
+        float | None, typer.Option("--t", help="Noise level; the one drawn when left out.")
+    ] = None,
+    methods: Annotated[
+        str, typer.Option(help="Methods to compare, by commas; the paper's nine when left out.")
+    ] = "",
+    html: Annotated[
+        Path | None, typer.Option("--html", help="Write the interactive page to this file.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show one training step: what is masked, revealed, weighted.
+
+    Every method sees the same random draws. Without `--html` the step is printed; the page adds a
+    slider over the noise level, the order of choice, attention and curves.
+
+    Examples:
+
+        goldimask inspect tiny --example 7 --t 0.4
+
+        goldimask inspect runs/first --example 7 --methods vanilla,goldimask-r --html step.html
+    """
+    from goldimask.report.inspection import (
+        METHODS,
+        chosen_methods,
+        drawn_level,
+        inspect_page,
+        inspect_steps,
+        levels_around,
+        open_subject,
+    )
+    from goldimask.report.terminal import step_view
+
+    subject = open_subject(source, overrides or [], example)
+    picked = chosen_methods(subject.recipe.method, words(methods) or list(METHODS))
+    seed = subject.recipe.seed if seed is None else seed
+    level = drawn_level(subject.example, seed, epoch) if t is None else t
+    levels = levels_around(level) if html else [level]
+    records = inspect_steps(subject.backbone, subject.example, picked, seed, levels, epoch)
+    if html:
+        inspect_page(html, records, subject)
+        say(f"page: [bold]{html}[/bold] ({html.stat().st_size / 1000:.0f} KB)")
+    result = {"example": example, "seed": seed, "html": str(html) if html else None}
+    emit({**result, "records": records}, as_json, None if as_json else step_view(records))
+
+
+@app.command()
+def bench(
+    methods: Annotated[
+        str, typer.Option(help="Names separated by commas, `main`, or `all` presets.")
+    ] = "all",
+    rounds: Annotated[int, typer.Option(min=1, help="Times are the minimum over rounds.")] = 12,
+    batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 16,
+    batches: Annotated[int, typer.Option(min=1, help="Different batches.")] = 1,
+    backbone: Annotated[str, typer.Option(help="A backbone's name or folder.")] = "tiny",
+    corpus: Annotated[str, typer.Option(help="A corpus the backbone can tokenise.")] = "tiny-sft",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The methods of the paper's table, few rounds.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Time a training step of every method against Vanilla.
+
+    On one thread, in one run. The limit is what the extra forward passes alone would cost; shares
+    are of the method's step.
+    """
+    from goldimask.backbones import load_backbone
+    from goldimask.presets import MAIN, PRESETS
+    from goldimask.train.cost import step_costs
+
+    if quick:
+        methods, rounds, batches = ("main" if methods == "all" else methods), min(rounds, 4), 1
+    groups = {"all": PRESETS.names(), "main": list(MAIN)}
+    names = groups.get(methods) or words(methods)
+    for name in names:
+        PRESETS.entry(name, "--methods")  # a mistake is found before a model is loaded
+    model = load_backbone(backbone)
+    total = (rounds + 1) * batches * len(dict.fromkeys(("vanilla", *names)))
+    with progress("bench", total) as advance:
+        result = step_costs(model, names, rounds, batch_size, batches, corpus, advance=advance)
+    emit(result, as_json, cost_table(result))
+
+
+def cost_table(result: dict[str, Any]) -> Table:
+    """One row per method; times are relative to Vanilla's."""
+    columns = ("method", "time", "limit", "paper", "capture", "selection", "weighting", "passes")
+    rows = [
+        (
+            name,
+            f"{r['ratio']:.3f}",
+            f"{r['limit']:.3f}",
+            "-" if r["paper"] is None else f"{r['paper']:.2f}",
+            *(f"{r[key]:.1%}" for key in ("capture_share", "selection_share", "weighting_share")),
+            r["passes"],
+        )
+        for name, r in result["methods"].items()
+    ]
+    title = (
+        f"CPU time of a step relative to Vanilla ({result['vanilla_seconds'] * 1e3:.0f} ms), "
+        f"{result['backbone']}, batch {result['batch_size']}, minimum of {result['rounds']}"
+    )
+    return table(title, columns, rows)
