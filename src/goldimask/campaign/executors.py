@@ -14,10 +14,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+PROGRAM = (sys.executable, "-m", "goldimask")
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 GRACE = 20.0  # seconds that a process has to save a checkpoint before it is killed
 LAST_WORDS = 3  # lines of the log that a failure shows
@@ -25,7 +26,7 @@ LAST_WORDS = 3  # lines of the log that a failure shows
 
 @dataclass(frozen=True)
 class Job:
-    """One command; `done` says whether its result is on disk already."""
+    """One command, and the folder of its result."""
 
     name: str
     words: tuple[str, ...]  # after `goldimask`
@@ -58,7 +59,7 @@ class _Running:
 
 
 def execute(
-    jobs: Sequence[Job], slots: int, logs: Path, environment: Mapping[str, str] | None = None
+    jobs: Sequence[Job], slots: int, logs: Path, program: Sequence[str] = PROGRAM
 ) -> Iterator[Ended]:
     """Run all jobs, in their order where their needs allow; yields each as it ends."""
     logs.mkdir(parents=True, exist_ok=True)
@@ -71,11 +72,11 @@ def execute(
                 del waiting[job.name]
                 failed.add(job.name)
                 yield Ended(job, f"not run: {', '.join(failed & set(job.needs))} failed")
-            active = {r.job.name for r in running}
-            ready = (j for j in waiting.values() if not (set(j.needs) & (waiting.keys() | active)))
-            while len(running) < slots and (job := next(ready, None)) is not None:
+            busy = waiting.keys() | {r.job.name for r in running}
+            ready = [job for job in waiting.values() if not busy & set(job.needs)]
+            for job in ready[: slots - len(running)]:
                 del waiting[job.name]
-                running.append(_start(job, logs, environment or {}))
+                running.append(_start(job, logs, program))
             for one in [r for r in running if r.process.poll() is not None]:
                 running.remove(one)
                 ended = _ended(one)
@@ -87,16 +88,16 @@ def execute(
         _stop(running)
 
 
-def _start(job: Job, logs: Path, environment: Mapping[str, str]) -> _Running:
+def _start(job: Job, logs: Path, program: Sequence[str]) -> _Running:
     """A fresh process with one thread, whose group ends with ours."""
     log = logs / f"{job.name.replace('/', '_')}.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            (sys.executable, "-m", "goldimask", *job.words),
+            (*program, *job.words),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**dict.fromkeys(THREADS, "1"), **os.environ, **environment},
+            env={**dict.fromkeys(THREADS, "1"), **os.environ},
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
     return _Running(job, process, log)

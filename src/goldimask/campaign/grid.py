@@ -32,7 +32,7 @@ from goldimask.campaign.settings import (
 from goldimask.config import Recipe
 from goldimask.errors import GoldimaskError
 from goldimask.jobs import partial_of
-from goldimask.records import Outcome, read_manifest, read_outcomes
+from goldimask.records import Metric, Outcome, open_run, read_manifest, read_outcomes
 from goldimask.train.folders import last_sound
 from goldimask.train.prepare import train_key
 
@@ -173,11 +173,21 @@ def finished(campaign: Campaign, place: Place) -> Finished | None:
         manifest = read_manifest(place.folder)
         if manifest is None:
             return None
-        facts = manifest.facts
+        facts = {**manifest.facts, "metrics": mean_metrics(open_run(place.folder).metrics)}
     if not all(judged(campaign, place, taus, n) for taus, n in evaluations(campaign)):
         return None
     check_weights(place)
     return Finished(tuple(own_answers(campaign, place)), facts)
+
+
+def mean_metrics(logged: Sequence[Metric]) -> dict[str, float]:
+    """Every logged quantity, averaged over the lines that have it."""
+    found: dict[str, list[float]] = {}
+    for line in logged:
+        for name, value in line.values.items():
+            if isinstance(value, int | float):
+                found.setdefault(name, []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in found.items()}
 
 
 def check_weights(place: Place) -> None:

@@ -59,7 +59,7 @@ def compare(
         if as_json:
             emit({"cells": cells, "done": done, "jobs": commands}, True)
         else:
-            typer.echo("\n".join(commands))  # as they are typed: a console would fold them
+            typer.echo("\n".join(commands))  # as one would type them, never folded
         return
     with progress("jobs", len(planned.jobs)) as advance:
         found = run_campaign(settings, folder, jobs, teller(advance))

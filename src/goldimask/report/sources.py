@@ -2,7 +2,7 @@
 
     RUN         a folder of `goldimask train` or `goldimask eval`
     NAME=RUN    the same under a name; a name given again is another seed of it
-    STUDY       a folder or JSON file of `goldimask study`
+    STUDY       a folder of `goldimask study`, one that holds such folders, or any JSON file
 
 An evaluation inside a run is refused when the run's weights are no longer those that answered.
 """
@@ -20,6 +20,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.records import (
     METRICS,
     RECIPE,
+    RESULT,
     Manifest,
     Metric,
     Outcome,
@@ -29,11 +30,9 @@ from goldimask.records import (
     read_evaluation,
     read_json,
     read_lines,
+    read_manifest,
     unfinished,
 )
-
-# how the files of `goldimask study` begin
-STUDIES = ("study", "eligibility", "budget", "response", "support", "quality")
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,11 @@ def read_sources(words: Sequence[str]) -> tuple[list[Source], dict[str, Any]]:
         elif (path / RECIPE).is_file() or evaluated(path):
             given.append((name, path))
         elif found := read_studies(path):
-            studies |= found
+            studies |= {f"{path}/{k}" if k in studies else k: v for k, v in found.items()}
         else:
             raise GoldimaskError(
                 f"{path}: not a run folder (no {RECIPE}) and no evaluation or study; give folders "
-                "of `goldimask train` or `goldimask eval`, or folders or files of `goldimask study`"
+                "of `goldimask train`, `goldimask eval` or `goldimask study`"
             )
     sources = told_apart(given)
     for source in sources:
@@ -142,6 +141,10 @@ def told_apart(given: Sequence[tuple[str, Path]]) -> list[Source]:
 
 
 def read_studies(folder: Path) -> dict[str, Any]:
-    """Results of studies in a folder or in one of its folders, by name."""
-    files = sorted([*folder.glob("*.json"), *folder.glob("*/*.json")])
-    return {p.stem: read_json(p) for p in files if p.stem.startswith(STUDIES)}
+    """Results of studies in a folder or in one of its folders, by the folder's name."""
+    found = {}
+    for file in sorted([*folder.glob(RESULT), *folder.glob(f"*/{RESULT}")]):
+        manifest = read_manifest(file.parent)
+        if manifest is not None and manifest.kind == "measure":
+            found[file.resolve().parent.name] = read_json(file)
+    return found

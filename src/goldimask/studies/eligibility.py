@@ -16,7 +16,7 @@ not independent). Correct means equal to the reference token; another right answ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,10 @@ from goldimask.decoding.scores import score_rows
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
+from goldimask.studies.examples import Advance, quiet
 
 TAUS = (0.7, 0.8, 0.9, 0.95)  # of the paper's sweep
+Asked = tuple[str | Sequence[Mapping[str, str]], str]  # a prompt or its turns, and the response
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Predictions:
     confidence: np.ndarray  # [m] float64
 
 
-def references(backbone: Decodable, pairs: Sequence[tuple[Any, str]]) -> list[Reference]:
+def references(backbone: Decodable, pairs: Sequence[Asked]) -> list[Reference]:
     """Tokenised pairs; those that do not fit the backbone are an error naming the pair."""
     out = []
     for i, (prompt, response) in enumerate(pairs):
@@ -99,7 +101,7 @@ def predict(
     states: Sequence[State],
     block: int = 32,
     batch_size: int = 16,
-    advance: Callable[[int], None] = lambda n: None,
+    advance: Advance = quiet,
 ) -> list[Predictions]:
     """The model's greedy predictions in every state."""
     out = []
@@ -202,14 +204,14 @@ def change(
 
 def study_eligibility(
     models: Sequence[tuple[str, Callable[[], Decodable]]],
-    pairs: Sequence[tuple[Any, str]],
+    pairs: Sequence[Asked],
     *,
     taus: Sequence[float] = TAUS,
     per_example: int = 4,
     block: int = 32,
     seed: int = 0,
     batch_size: int = 16,
-    advance: Callable[[int], None] = lambda n: None,
+    advance: Advance = quiet,
 ) -> dict[str, Any]:
     """Diagnostics of each model, and the change from the first to each other one."""
     if not pairs:
@@ -230,6 +232,7 @@ def study_eligibility(
         found[name] = predict(backbone, shared, states, block, batch_size, advance)
     first, *others = found
     return {
+        "study": "eligibility",
         "references": len(pairs),
         "states": len(states),
         "block": block,

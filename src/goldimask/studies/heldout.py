@@ -3,9 +3,7 @@
 for t in (0.25, 0.5, 0.75):  mask each supervisable position with probability t, the same masks
                              for every model;  log p of the true token at the masked positions
 
-NLL         mean of -log p over all targets
-confident   share of targets with p >= 0.9
-lost        share of targets with p < 0.05
+NLL = mean of -log p over all targets
 """
 
 from __future__ import annotations
@@ -37,22 +35,6 @@ class HeldOut:
     @property
     def nll(self) -> float:
         return float(-self.logp.mean())
-
-    @property
-    def confident(self) -> float:
-        return float((self.logp >= np.log(0.9)).mean())
-
-    @property
-    def lost(self) -> float:
-        return float((self.logp < np.log(0.05)).mean())
-
-    def summary(self) -> dict[str, float]:
-        return {
-            "nll": self.nll,
-            "confident": self.confident,
-            "lost": self.lost,
-            "targets": len(self.logp),
-        }
 
 
 def held_out(

@@ -1,4 +1,4 @@
-"""What the studies found, as tables and figures: a table and a chart for each backbone."""
+"""What the studies found, as tables and figures."""
 
 from __future__ import annotations
 
@@ -13,33 +13,37 @@ from goldimask.tables import Table
 Result = dict[str, Any]
 
 
-def study_tables(results: Sequence[Result]) -> list[Table]:
-    """One table per backbone, with what is common to them."""
+def study_tables(result: Result) -> list[Table]:
+    """The tables of one study."""
     makers: dict[str, Callable[[Result], list[Table]]] = {
         "budget": budget_tables,
         "response": response_tables,
         "support": support_tables,
         "quality": quality_tables,
+        "eligibility": eligibility_tables,
     }
-    return [table for r in results for table in makers[r["study"]](r)]
+    return makers[result["study"]](result)
 
 
-def study_figure(results: Sequence[Result]) -> Figure:
-    """One figure for a study, a chart for each backbone."""
-    makers: dict[str, Callable[[Result], Chart]] = {
-        "budget": budget_chart,
-        "response": response_chart,
-        "support": support_chart,
-        "quality": quality_chart,
+def study_figure(result: Result) -> Figure:
+    """The figure of one study."""
+    makers: dict[str, Callable[[Result], list[Chart]]] = {
+        "budget": budget_charts,
+        "response": response_charts,
+        "support": support_charts,
+        "quality": quality_charts,
+        "eligibility": eligibility_charts,
     }
-    name = results[0]["study"]
-    return Figure(name, name, tuple(makers[name](r) for r in results))
+    name = result["study"]
+    return Figure(name, name, tuple(makers[name](result)))
 
 
 FITS = (
     "A p^a (1-p)^b, fitted to the profile. edge: the fitted curve has no interior peak. interior: "
     "the best bin is above the first and the last one, 95 % intervals without zero."
 )
+
+CHANGES = "net: gained - lost, with a 95 % interval over references."
 
 
 def signed(x: float | None, digits: int = 3) -> str:
@@ -168,7 +172,28 @@ def quality_tables(r: Result) -> list[Table]:
     return [Table(r["study"], title, columns, tuple(rows), note=note)]
 
 
-def budget_chart(r: Result) -> Chart:
+def eligibility_tables(r: Result) -> list[Table]:
+    rows = tuple(
+        (name, x["tau"], x["masked"], x["eligible"], x["oracle_safe"], x["precision"])
+        for name, lines in r["models"].items()
+        for x in lines
+    )
+    columns = ("model", "tau", "masked", "eligible", "oracle-safe", "precision")
+    title = f"Per state, {r['states']} shared states of {r['references']} references"
+    found = [Table("eligibility", title, columns, rows)]
+    changes = tuple(
+        (name, x["tau"], x["gained"], x["lost"], within((x["net"], x["low"], x["high"])))
+        for name, lines in r["changes"].items()
+        for x in lines
+    )
+    if changes:
+        columns = ("model", "tau", "gained", "lost", "net")
+        title = f"Correct eligibility against {next(iter(r['models']))}, per state"
+        found.append(Table("eligibility-changes", title, columns, changes, note=CHANGES))
+    return found
+
+
+def budget_charts(r: Result) -> list[Chart]:
     """dNLL against dp, a marker per seed and a cross for the mean; upper left is better."""
     lines = []
     for rule, found in r["rules"].items():
@@ -177,7 +202,7 @@ def budget_chart(r: Result) -> Chart:
         lines.append(Line(rule, seeds, look="dots"))
         if len(seeds) > 1:
             lines += cross(rule, seeds, (x["mean"], y["mean"]))
-    return Chart(r["backbone"], "ΔNLL (lower is better)", "Δp (higher is better)", tuple(lines))
+    return [Chart(r["backbone"], "ΔNLL (lower is better)", "Δp (higher is better)", tuple(lines))]
 
 
 def cross(name: str, seeds: Sequence[tuple[float, float]], at: tuple[float, float]) -> list[Line]:
@@ -189,7 +214,7 @@ def cross(name: str, seeds: Sequence[tuple[float, float]], at: tuple[float, floa
     ]
 
 
-def response_chart(r: Result) -> Chart:
+def response_charts(r: Result) -> list[Chart]:
     """The profile with intervals, the fitted curve, and the priority scaled to it."""
     found = r["pooled"]
     bins = [b for b in found["bins"] if b["interval"] is not None]
@@ -204,14 +229,14 @@ def response_chart(r: Result) -> Chart:
     lines.append(Line("p(1-p)^3, scaled", curve(p, top * p * (1 - p) ** 3), "base", dashed=True))
     peak = "" if found["peak"] is None else f", fitted peak {found['peak']:.2f}"
     title = f"{r['backbone']}{peak}"
-    return Chart(title, "initial confidence p1", "Δp after the reveal", tuple(lines))
+    return [Chart(title, "initial confidence p1", "Δp after the reveal", tuple(lines))]
 
 
 def curve(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], ...]:
     return tuple(zip(x.tolist(), y.tolist(), strict=True))
 
 
-def support_chart(r: Result) -> Chart:
+def support_charts(r: Result) -> list[Chart]:
     """R2 by block, before and after the reveal, linear dashed and saturating solid."""
     lines = []
     for when in ("before", "after"):
@@ -220,7 +245,7 @@ def support_chart(r: Result) -> Chart:
             points = by_layer(r["rows"], when, kind)
             lines.append(Line(name, points, when, look="both", dashed=kind == "linear"))
     y = "held-out within-target R2, t ≥ 0.5"
-    return Chart(r["backbone"], "block", y, tuple(lines), zero=True)
+    return [Chart(r["backbone"], "block", y, tuple(lines), zero=True)]
 
 
 def by_layer(rows: list[Result], when: str, kind: str) -> tuple[tuple[float, float], ...]:
@@ -234,11 +259,23 @@ def by_layer(rows: list[Result], when: str, kind: str) -> tuple[tuple[float, flo
     return tuple(points)
 
 
-def quality_chart(r: Result) -> Chart:
+def quality_charts(r: Result) -> list[Chart]:
     """Realised gain of the kept targets by block, one line per selector."""
     lines = []
     for name in dict.fromkeys(x["selector"] for x in r["rows"]):
         points = tuple((x["layer"], x["gain"]) for x in r["rows"] if x["selector"] == name)
         lines.append(Line(name, points, look="both", dashed=name == "random"))
     y = "mean [Δ log p]+ of kept targets"
-    return Chart(r["backbone"], "attention of block", y, tuple(lines))
+    return [Chart(r["backbone"], "attention of block", y, tuple(lines))]
+
+
+def eligibility_charts(r: Result) -> list[Chart]:
+    """Oracle-safe parallelism and threshold precision against the threshold, per model."""
+    charts = []
+    for key, title in (("oracle_safe", "oracle-safe per state"), ("precision", "precision")):
+        lines = []
+        for name, rows in r["models"].items():
+            points = tuple((x["tau"], x[key]) for x in rows if x[key] is not None)
+            lines.append(Line(name, points, look="both"))
+        charts.append(Chart(title, "threshold", title, tuple(lines)))
+    return charts

@@ -14,7 +14,7 @@ examples. The random reveal does not look at attention: only its F differs betwe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,6 @@ from torch import Tensor
 
 from goldimask.backbones import Backbone
 from goldimask.bootstrap import interval, weights
-from goldimask.data.batches import make_batch
 from goldimask.keys import Keys
 from goldimask.noise import overmask
 from goldimask.objective import Priority, Support, value
@@ -31,7 +30,7 @@ from goldimask.processes import torch_threads
 from goldimask.select.base import candidate_attention
 from goldimask.select.reveal import RandomSelect, SubmodularSelect
 from goldimask.step import module_mode
-from goldimask.studies.tuning import study_examples
+from goldimask.studies.examples import Advance, quiet, study_batches, study_examples
 from goldimask.types import Batch, Corruption, Signal, Signals
 
 SELECTORS = {
@@ -48,24 +47,20 @@ BOTH = frozenset({Signal.LOGP, Signal.ATTENTION})
 
 
 def study_quality(
-    load: Callable[[], Backbone],
+    backbone: Backbone,
     corpus: str = "tiny-sft",
     *,
     examples: int = 160,
     seeds: Sequence[int] = (0,),
-    advance: Callable[..., None] = lambda *a, **b: None,
+    advance: Advance = quiet,
 ) -> dict[str, Any]:
     """One row per block and selector; seeds draw new masks and are pooled."""
     with torch_threads():
-        backbone = load()
         data = study_examples(backbone, corpus, examples)
         shape = (backbone.layers, len(SELECTORS), examples, len(COLUMNS))
         sums = np.zeros(shape)  # per block, selector, example: sums over kept targets
-        order = sorted(range(examples), key=lambda i: (len(data[i]), i))
         for seed in seeds:
-            for start in range(0, examples, 16):
-                chosen = order[start : start + 16]
-                batch = make_batch([data[i] for i in chosen], backbone.pad_id, 8)
+            for chosen, batch in study_batches(backbone, data):
                 sums[:, :, chosen] += measure(backbone, batch, Keys(seed))
                 advance(len(chosen), note=f"seed {seed}")
     rows = [
@@ -87,7 +82,6 @@ def study_quality(
 @torch.no_grad()
 def measure(backbone: Backbone, batch: Batch, keys: Keys) -> np.ndarray:
     """[blocks, selectors, B, columns]"""
-    batch = batch.to(next(backbone.model.parameters()).device)
     priority, support = Priority(), Support()
     out = np.zeros((backbone.layers, len(SELECTORS), batch.size, len(COLUMNS)))
     with module_mode(backbone.model, train=False):

@@ -12,7 +12,7 @@ the best bin is above the first and the last bin with 95 % intervals that exclud
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,14 +21,13 @@ import torch
 
 from goldimask.backbones import Backbone
 from goldimask.bootstrap import interval, weights
-from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.noise import overmask
 from goldimask.processes import torch_threads
 from goldimask.select.reveal import RandomSelect
 from goldimask.step import module_mode
-from goldimask.studies.tuning import study_examples
+from goldimask.studies.examples import Advance, quiet, study_batches, study_examples
 from goldimask.types import Example, Signals
 
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -63,17 +62,16 @@ class Curve:
 
 
 def study_response(
-    load: Callable[[], Backbone],
+    backbone: Backbone,
     corpus: str = "tiny-sft",
     *,
     examples: int = 300,
     draws: int = 4,
     seeds: Sequence[int] = (0, 1, 2),
-    advance: Callable[..., None] = lambda *a, **b: None,
+    advance: Advance = quiet,
 ) -> dict[str, Any]:
     """Profiles per seed (new masks) and over all of them."""
     with torch_threads():
-        backbone = load()
         data = study_examples(backbone, corpus, examples)
         found = {seed: measure(backbone, data, draws, seed, advance) for seed in seeds}
     parts = [(r.before, r.after, r.example) for r in found.values()]
@@ -95,18 +93,13 @@ def measure(
     examples: Sequence[Example],
     draws: int,
     seed: int,
-    advance: Callable[..., None] = lambda *a, **b: None,
-    batch_size: int = 16,
+    advance: Advance = quiet,
 ) -> Responses:
     """p1 and p2 of every target that stays masked while something is revealed."""
     noise, select = overmask(), RandomSelect()
-    device = next(backbone.model.parameters()).device
-    order = sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))
     before, after, where = [], [], []
     with module_mode(backbone.model, train=False):
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            batch = make_batch([examples[i] for i in chosen], backbone.pad_id, 8).to(device)
+        for chosen, batch in study_batches(backbone, examples):
             for draw in range(draws):
                 keys = Keys(seed, draw)
                 c = noise(batch, keys)
@@ -116,7 +109,7 @@ def measure(
                     logp = backbone.scorer(backbone.model, batch, hidden).logp
                     assert logp is not None
                     out.append(logp.double()[targets].exp().cpu().numpy())
-                where.append(np.asarray(chosen)[targets.nonzero()[:, 0].cpu().numpy()])
+                where.append(chosen[targets.nonzero()[:, 0].cpu().numpy()])
             advance(len(chosen), note=f"seed {seed}")
     return Responses(np.concatenate(before), np.concatenate(after), np.concatenate(where))
 

@@ -15,7 +15,7 @@ reveal sets relate to the candidates; here they are halves of the candidates tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -26,14 +26,13 @@ from torch import Tensor
 
 from goldimask.backbones import Backbone
 from goldimask.bootstrap import interval, weights
-from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.noise import overmask
 from goldimask.objective import Support
 from goldimask.processes import torch_threads
 from goldimask.step import module_mode
-from goldimask.studies.tuning import study_examples
+from goldimask.studies.examples import Advance, quiet, study_batches, study_examples
 from goldimask.train.attention_layer import draw_sets
 from goldimask.types import Batch, Example, Signal
 
@@ -55,28 +54,22 @@ class Observed:
 
 
 def study_support(
-    load: Callable[[], Backbone],
+    backbone: Backbone,
     corpus: str = "tiny-sft",
     *,
     examples: int = 128,
     sets: int = 8,
     seeds: Sequence[int] = (0,),
     s0: float = 0.05,
-    advance: Callable[..., None] = lambda *a, **b: None,
+    advance: Advance = quiet,
 ) -> dict[str, Any]:
     """R2 per block, before and after the reveal; seeds draw new masks and are pooled."""
     if sets < 2:
         raise GoldimaskError(f"sets: {sets} reveal sets leave nothing to compare; use at least 2")
     with torch_threads():
-        backbone = load()
         data = study_examples(backbone, corpus, examples)
         parts = [observe(backbone, data, sets, seed, advance) for seed in seeds]
-    found = Observed(
-        np.concatenate([p.y for p in parts], 1),
-        {k: np.concatenate([p.mass[k] for p in parts], 1) for k in parts[0].mass},
-        np.concatenate([p.example for p in parts]),
-        np.concatenate([p.t for p in parts]),
-    )
+    found = joined(parts)
     return {
         "study": "support",
         "backbone": backbone.name,
@@ -96,34 +89,33 @@ def observe(
     examples: Sequence[Example],
     sets: int,
     seed: int,
-    advance: Callable[..., None] = lambda *a, **b: None,
+    advance: Advance = quiet,
     batch_size: int = 16,
 ) -> Observed:
     """All passes: blocks before the reveal, sets x blocks after it."""
-    order = sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))
     parts = []
     with module_mode(backbone.model, train=False):
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            batch = make_batch([examples[i] for i in chosen], backbone.pad_id, 8)
-            parts.append(observe_batch(backbone, batch, np.asarray(chosen), sets, Keys(seed)))
+        for chosen, batch in study_batches(backbone, examples, batch_size):
+            parts.append(observe_batch(backbone, batch, chosen, sets, Keys(seed)))
             advance(len(chosen), note=f"seed {seed}")
-    kept = [p for p in parts if len(p.t)]
-    if not kept:
+    found = joined(parts)
+    if not len(found.t):
         raise GoldimaskError("study support: no targets with something to reveal; more examples")
+    return found
+
+
+def joined(parts: Sequence[Observed]) -> Observed:
     return Observed(
-        np.concatenate([p.y for p in kept], 1),
-        {k: np.concatenate([p.mass[k] for p in kept], 1) for k in kept[0].mass},
-        np.concatenate([p.example for p in kept]),
-        np.concatenate([p.t for p in kept]),
+        np.concatenate([p.y for p in parts], 1),
+        {k: np.concatenate([p.mass[k] for p in parts], 1) for k in parts[0].mass},
+        np.concatenate([p.example for p in parts]),
+        np.concatenate([p.t for p in parts]),
     )
 
 
 def observe_batch(
     backbone: Backbone, batch: Batch, numbers: np.ndarray, sets: int, keys: Keys
 ) -> Observed:
-    device = next(backbone.model.parameters()).device
-    batch = batch.to(device)
     c = overmask()(batch, keys)
     targets, reveals = draw_sets(c, batch, keys, sets)
     mass: dict[tuple[str, str], list[Tensor]] = {}
@@ -138,7 +130,7 @@ def observe_batch(
             after = (rows @ reveal.float()[:, :, None])[:, :, 0]
             mass.setdefault((str(layer), "after"), []).append(after)
         y.append(logp)
-    place = torch.arange(batch.ids.shape[1], device=device)
+    place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     near = torch.exp(-(place[:, None] - place[None]).abs() / REACH)
     mass["distance", "-"] = [r.float() @ near for r in reveals]
     where = targets.nonzero()[:, 0].cpu().numpy()

@@ -177,16 +177,16 @@ def test_mixture_mistakes(tmp_path: Path) -> None:
 
 
 def test_a_generated_corpus_is_drawn_with_seed_and_options() -> None:
-    """The very rows that `tiny.corpus` and the grid draw."""
-    from goldimask.campaign.data import training_rows
+    """The very rows that the corpus's function draws."""
+    from goldimask.tiny.corpora import corpus, tiny_1k_labels
 
     def rows(drawn: int, **options):
         return [
             r.values for r in open_rows("tiny-1k-labels", limit=40, seed=drawn, options=options)
         ]
 
-    assert rows(1, eta=0.3) == training_rows("tiny-1k-labels", 40, 1, 0.3)
-    assert rows(1) == training_rows("tiny-1k-labels", 40, 1)
+    assert rows(1, eta=0.3) == tiny_1k_labels(40, 1, eta=0.3)
+    assert rows(1) == corpus("tiny-1k-labels", 40, 1)
     assert rows(2) != rows(1) and rows(2, seed=1) == rows(1)
     with pytest.raises(GoldimaskError, match=r"data\.options\.etta: .*did you mean 'eta'"):
         rows(1, etta=0.3)

@@ -1,11 +1,10 @@
-"""Files of prompts, the command line and the shared-state study."""
+"""Files of prompts, and the command line."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -16,11 +15,9 @@ from goldimask.decoding import decode, make_settings
 from goldimask.decoding.prompt_file import decode_rows, read_prompts
 from goldimask.decoding.show import canvas, colour, legend
 from goldimask.errors import GoldimaskError
-from goldimask.studies import eligibility as study
 
 ROOT = Path(__file__).resolve().parents[3]
 SMALL = {"length": 12, "block": 8}
-PAIRS = [("How many apples?", "12 - 5 = 7 are left."), ("7 - 5", "The answer is 42, so add(a, b)")]
 ROWS = [{"prompt": f"{i} + {i} = ?", "id": f"q{i}"} for i in range(5)]
 
 
@@ -112,7 +109,6 @@ def test_cli_decode_writes_a_replay(call, folder, tmp_path):
         (("decode", "RUN", "a", "--show", "--html", "x"), "--html is for one prompt"),
         (("decode", "RUN", "a", "--against", "x"), "--against needs --html"),
         (("eval", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
-        (("study", "eligibility", "RUN", "--tau", "1.5"), "--tau: expected confidences"),
     ],
 )
 def test_cli_mistakes(call, words, message):
@@ -135,49 +131,6 @@ def test_picture(llada):
     full = canvas(llada.tokenizer, made.trace, 12, made.steps).plain
     assert len(full) > 0 and legend(made.steps).plain.startswith("step")
     assert colour(1, 9) != colour(9, 9)
-
-
-def test_states_are_shared_and_predictions_literal(backbone):
-    import torch
-
-    refs = study.references(backbone, PAIRS)
-    states = study.draw_states(refs, per_example=6, block=8, seed=3)
-    assert states == study.draw_states(refs, per_example=6, block=8, seed=3)
-    assert states != study.draw_states(refs, per_example=6, block=8, seed=4)
-    found = study.predict(backbone, refs, states, block=8, batch_size=5)
-    for state, got in zip(states, found, strict=True):
-        ref = refs[state.example]
-        response = list(ref.response)
-        for i in range(len(response)):
-            if i in state.masked or i >= 8 * (state.block + 1):
-                response[i] = backbone.mask_id
-        with torch.no_grad():
-            logits = backbone.model(input_ids=torch.tensor([[*ref.prompt, *response]])).logits[0]
-        logits[:, backbone.mask_id] = -torch.inf
-        rows = [len(ref.prompt) + i - backbone.shift for i in state.masked]
-        p, token = logits[rows].double().softmax(1).max(1)
-        truth = torch.tensor([ref.response[i] for i in state.masked])
-        assert (got.correct == (token == truth).numpy()).all()
-        np.testing.assert_allclose(got.confidence, p.numpy(), rtol=1e-4)
-
-
-def test_eligibility_counts_by_hand():
-    before = [study.Predictions(np.array([True, True, False]), np.array([0.95, 0.5, 0.99]))]
-    after = [study.Predictions(np.array([True, True, True]), np.array([0.2, 0.91, 0.91]))]
-    (row,) = study.summarise(before, [0.9])
-    assert (row["eligible"], row["oracle_safe"], row["precision"]) == (2, 1, 0.5)
-    (moved,) = study.change(before, after, [study.State(0, 0, (0, 1, 2))], [0.9])
-    assert (moved["gained"], moved["lost"], moved["net"]) == (2, 1, 1)
-    assert study.summarise(before, [1.0])[0]["precision"] is None
-
-
-def test_cli_study(call, folder, tmp_path):
-    data = tmp_path / "refs.jsonl"
-    data.write_text("".join(json.dumps({"prompt": p, "response": r}) + "\n" for p, r in PAIRS))
-    made = call("study", "eligibility", folder, "--data", data, "--states", 2, "--json")
-    result = json.loads(made.stdout)
-    assert result["states"] == 4 and len(result["models"]["model"]) == 4
-    assert call("study", "eligibility", folder, "--data", data).exit_code == 0
 
 
 def test_benchmark(llada):

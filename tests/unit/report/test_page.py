@@ -15,12 +15,11 @@ from goldimask.report.page import (
     bundle,
     digest,
     embed,
-    embedded,
     entry,
     page_html,
     section,
 )
-from unit.report.support import HOSTILE
+from unit.report.support import HOSTILE, embedded
 
 MODULES = {
     path.name: path.read_text("utf-8")

@@ -243,8 +243,13 @@ def test_studies_are_shown(tmp_path):
     rows = [{"tau": 0.7, "precision": 0.9, "oracle_safe": 3.0}, {"tau": 0.9, "precision": None}]
     value = {"states": 4, "models": {"a": rows, "b": rows[:1]}, "changes": {}}
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "study-eligibility.json").write_text(json.dumps(value))
+    (tmp_path / "out" / "result.json").write_text(json.dumps(value))
+    with pytest.raises(GoldimaskError, match="no evaluation or study"):
+        read_sources([str(tmp_path)])  # no manifest says whose result it is
+    write_manifest(tmp_path / "out", Manifest(kind="measure", key="k", model="a, b", weights="w"))
+    (tmp_path / "out").rename(tmp_path / "study-eligibility")
     runs, studies = read_sources([str(tmp_path)])
+    assert read_sources([str(tmp_path / "study-eligibility")]) == (runs, studies)
     assert runs == [] and list(studies) == ["study-eligibility"]
     report = make_report(runs, studies)
     models = table(report, "study-eligibility-models")

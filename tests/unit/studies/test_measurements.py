@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,74 +14,121 @@ import torch
 from typer.testing import CliRunner
 
 from goldimask.backbones import Backbone, load_backbone
+from goldimask.backbones.identity import weights_hash
+from goldimask.cli import app
+from goldimask.config import Recipe, load_recipe
 from goldimask.data.batches import make_batch
-from goldimask.errors import GoldimaskError, RunFailed
+from goldimask.data.examples import load_examples
+from goldimask.errors import GoldimaskError
+from goldimask.figures import write
+from goldimask.jobs import damage, partial_of, seal
 from goldimask.keys import Keys
-from goldimask.methods import method
 from goldimask.noise import overmask
-from goldimask.studies.budget import study_budget
+from goldimask.records import open_run, read_manifest
+from goldimask.report.sources import read_studies
+from goldimask.stats import finite
+from goldimask.studies.budget import Tuning, study_budget
+from goldimask.studies.eligibility import study_eligibility
+from goldimask.studies.examples import study_examples, study_rows
 from goldimask.studies.heldout import held_out
+from goldimask.studies.output import study_figure, study_tables
 from goldimask.studies.quality import study_quality
 from goldimask.studies.response import measure, study_response
-from goldimask.studies.schedule import Tuning
-from goldimask.studies.support import attention_of, draw_sets, observe, study_support
-from goldimask.studies.tuning import study_examples, tune
+from goldimask.studies.support import attention_of, observe, study_support
+from goldimask.train.attention_layer import draw_sets
+from goldimask.train.callbacks import Stopped
 
 
 @pytest.fixture
-def load(small_model: Path):
-    return partial(load_backbone, small_model, dtype="float32", device="cpu")
+def backbone(small_model: Path) -> Backbone:
+    return load_backbone(small_model, dtype="float32", device="cpu")
 
 
-@pytest.fixture
-def backbone(load) -> Backbone:
-    return load()
+TUNING = Tuning(steps=3, batch_size=4, learning_rate=1e-2)
 
 
-def test_tuning_repeats_and_methods_share_their_draws(load) -> None:
-    examples = study_examples(load(), "tiny-sft", 12)
-    tuning = Tuning(steps=4, batch_size=4, warmup=1)
-    first, second = (tune(load(), examples, method("vanilla"), tuning, 7) for _ in range(2))
-    assert first.losses == second.losses and len(first.losses) == 4 and first.cpu_seconds > 0
-    other = tune(load(), examples, method("vanilla"), tuning, 8)
-    assert other.losses != first.losses
-    greedy, random = (
-        tune(load(), examples, method(m), tuning, 7) for m in ("goldimask-d", "random-uniform")
-    )
-    for name in ("candidates", "supervised"):  # same C and K, whatever is revealed
-        assert greedy.metrics[name] == random.metrics[name]
+def budget(model: Path, folder: Path, say=lambda _: None, **options):
+    """A small Study 1 on the recipe `tiny`, whose warm-up is longer than its training."""
+    recipe = load_recipe("tiny", ["trainer.warmup_steps=0"])
+    given = {"examples": 8, "heldout": 4, "seeds": (0, 1), "k": 4, "tuning": TUNING}
+    given |= {"rules": ("uniform", "p(1-p)^3"), **options}
+    return study_budget(str(model), recipe, folder, say=say, **given)
 
 
-def test_tuning_is_the_training_of_a_plain_loop(load) -> None:
-    """One step by hand: the same order, keys, clipping and rate."""
-    from goldimask.data.batches import EpochSampler
-    from goldimask.step import MaskedStep
+def test_budget_trains_ordinary_runs_and_uses_them_again(small_model: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    first = budget(small_model, tmp_path, said.append)
+    runs = sorted(p for p in (tmp_path / "runs").iterdir() if p.is_dir())
+    assert [r.name.rpartition("-")[0] for r in runs] == [
+        *("p-1-p--3_s0", "p-1-p--3_s1", "uniform_s0", "uniform_s1")
+    ]
+    run = open_run(runs[-1])
+    assert run.method == "budget-sample" and run.seed == 1 and run.manifest is not None
+    assert run.manifest.key == runs[-1].name.rpartition("-")[2] and damage(runs[-1]) is None
+    assert run.manifest.facts["steps"] == 3 and run.manifest.facts["examples"] == 8
+    assert (runs[-1] / "model").is_dir() and not list(runs[-1].glob("checkpoint-*"))
+    rules = first["rules"]
+    assert all(rules[r]["delta_nll"]["mean"] != 0 for r in rules)
+    assert rules["uniform"]["delta_nll"]["seeds"] != rules["p(1-p)^3"]["delta_nll"]["seeds"]
+    assert ["trains " in line for line in said] == [True] * 4
+    again = budget(small_model, tmp_path, said.append, rules=("uniform",))
+    assert ["uses " in line for line in said[4:]] == [True] * 2
+    assert again["rules"]["uniform"] == rules["uniform"] and again["paired"] == {}
+    partial_of(tmp_path / "runs" / "x").mkdir()  # another's; only its own leftovers go
+    left = partial_of(runs[-1])
+    runs[-1].rename(left)
+    assert budget(small_model, tmp_path, said.append)["rules"] == rules
+    assert "trains " in " ".join(said[-4:]) and not left.exists() and not partial_of(left).exists()
 
-    backbone, tuning = load(), Tuning(steps=1, batch_size=4, warmup=0, weight_decay=0.0)
-    examples = study_examples(backbone, "tiny-sft", 8)
-    tuned = load()
-    tune(tuned, examples, method("vanilla"), tuning, 3)
-    order = EpochSampler([len(e) for e in examples], 4, 3).order(0)[:4]
-    batch = make_batch([examples[i] for i in order], backbone.pad_id, 8)
-    optimiser = torch.optim.AdamW(backbone.model.parameters(), lr=3e-4, weight_decay=0.0)
-    backbone.model.train()
-    MaskedStep(method("vanilla"), backbone.scorer)(backbone.model, batch, Keys(3)).loss.backward()
-    torch.nn.utils.clip_grad_norm_(backbone.model.parameters(), 1.0)
-    optimiser.step()
-    for a, b in zip(backbone.model.parameters(), tuned.model.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
+
+def test_budget_trains_on_the_rows_after_the_held_out_ones(
+    small_model: Path, backbone: Backbone, tmp_path: Path
+) -> None:
+    budget(small_model, tmp_path, seeds=(0,), rules=("uniform",))
+    (file,) = (tmp_path / "runs").glob("rows-*.jsonl")
+    trained, _ = load_examples(file, backbone, supervise_turn_end=True)
+    every = study_examples(backbone, "tiny-sft", 12)
+    assert trained == every[4:]
+    assert study_examples(backbone, "tiny-sft", 4) == every[:4]
 
 
-def test_bad_tuning_is_refused_and_a_broken_model_is_named(backbone: Backbone) -> None:
-    with pytest.raises(GoldimaskError, match="steps"):
-        Tuning(steps=-1)
-    with torch.no_grad():
-        next(iter(backbone.model.parameters())).fill_(float("nan"))
-    examples = study_examples(backbone, "tiny-sft", 4)
-    with pytest.raises(RunFailed, match="step 1 of vanilla"):
-        tune(backbone, examples, method("vanilla"), Tuning(steps=1, batch_size=4), 0)
-    with pytest.raises(GoldimaskError, match="were asked for"):
-        study_examples(backbone, "tiny-sft", 10**6)
+def test_budget_can_tune_the_adapter_of_its_recipe(small_model: Path, tmp_path: Path) -> None:
+    tuning = replace(TUNING, lora=True)
+    found = budget(small_model, tmp_path, seeds=(0,), rules=("uniform",), tuning=tuning)
+    (run,) = (tmp_path / "runs").glob("uniform_s0-*")
+    assert (run / "adapter").is_dir() and found["tuning"]["lora"] is True
+    with pytest.raises(GoldimaskError, match="goldimask merge"):
+        budget(run, tmp_path)
+    with pytest.raises(GoldimaskError, match="no section 'lora'"):
+        study_budget(str(small_model), Recipe(), tmp_path, tuning=tuning)
+
+
+def test_a_stopped_budget_goes_on(small_model: Path, tmp_path: Path, monkeypatch) -> None:
+    resumed = []
+
+    def stop(recipe: Recipe, resume: bool) -> None:
+        resumed.append(resume)
+        checkpoint = partial_of(Path(recipe.output)) / "checkpoint-1"
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        seal(checkpoint)
+        raise Stopped("stopped by SIGTERM")
+
+    monkeypatch.setattr("goldimask.studies.budget.train", stop)
+    for _ in range(2):
+        with pytest.raises(Stopped, match="the same command goes on"):
+            budget(small_model, tmp_path)
+    assert resumed == [False, True]
+
+
+def test_a_corpus_that_is_too_small_is_refused(backbone: Backbone, tmp_path: Path) -> None:
+    file = tmp_path / "few.jsonl"
+    file.write_text('{"question": "1 + 1", "answer": "2"}\n' * 3)
+    assert study_rows(str(file), 1, 2) == [
+        {"prompt": [{"role": "user", "content": "1 + 1"}], "response": "2"}
+    ]
+    for ask in (partial(study_examples, backbone), study_rows):
+        with pytest.raises(GoldimaskError, match="has 3 usable examples, 4 were asked for"):
+            ask(str(file), 4)
 
 
 def test_held_out_does_not_depend_on_the_batch(backbone: Backbone) -> None:
@@ -95,7 +143,7 @@ def test_held_out_does_not_depend_on_the_batch(backbone: Backbone) -> None:
     assert set(one.level) == {0.25, 0.5, 0.75} and set(one.example) == set(range(9))
     share = len(one.logp) / sum(sum(e.supervisable) for e in examples)
     assert 1.2 < share < 1.8  # t sums to 1.5
-    assert 0 <= one.lost <= 1 and ordered(one).shape == ordered(many).shape
+    assert ordered(one).shape == ordered(many).shape
 
 
 def test_response_targets_are_masked_in_both_passes(backbone: Backbone) -> None:
@@ -145,23 +193,20 @@ def test_support_is_the_attention_on_revealed_tokens(backbone: Backbone) -> None
     assert offset == found.y.shape[1]
 
 
-def test_studies_return_plain_data(load) -> None:
+def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_path: Path) -> None:
+    pairs = [("1 + 1", "is 2"), ("2 + 2", "is 4")]
     made = [
-        study_budget(
-            load, examples=8, heldout=4, seeds=(0, 1), k=4, rules=("uniform", "p(1-p)^3"),
-            tuning=Tuning(steps=2, batch_size=4, warmup=1),
-        ),
-        study_response(load, examples=8, draws=1, seeds=(0,)),
-        study_support(load, examples=24, sets=2),
-        study_quality(load, examples=8),
-    ]  # fmt: skip
-    from goldimask.stats import finite
-    from goldimask.studies.output import study_tables
-
+        budget(small_model, tmp_path),
+        study_response(backbone, examples=8, draws=1, seeds=(0,)),
+        study_support(backbone, examples=24, sets=2),
+        study_quality(backbone, examples=8),
+        study_eligibility([("a", lambda: backbone), ("b", lambda: backbone)], pairs, taus=(0.1,)),
+    ]
     for result in made:
         plain = finite(result)
         json.dumps(plain, allow_nan=False)
-        for table in study_tables([plain]):
+        assert write(study_figure(plain), tmp_path)
+        for table in study_tables(plain):
             assert table.rows and all(len(row) == len(table.columns) for row in table.rows)
     support, quality = made[2], made[3]
     places = {(r["measured"], r["when"]) for r in support["rows"]}
@@ -174,42 +219,74 @@ def test_studies_return_plain_data(load) -> None:
         assert random["gain_over_random"] == [0, 0, 0] and rows[layer, "twin (T)"]["kept"] >= 1
     assert rows[0, "random"]["gain"] == rows[1, "random"]["gain"]
     with pytest.raises(GoldimaskError, match="unknown 'x'"):
-        study_budget(load, rules=("x",))
+        budget(small_model, tmp_path, rules=("x",))
     with pytest.raises(GoldimaskError, match="more examples"):
-        study_support(load, examples=3, sets=2)
+        study_support(backbone, examples=3, sets=2)
     with pytest.raises(GoldimaskError, match="at least 2"):
-        study_support(load, sets=1)
+        study_support(backbone, sets=1)
 
 
-def test_command_line_writes_data_tables_and_figure(small_model: Path, tmp_path: Path) -> None:
-    from goldimask.cli import app
+@pytest.fixture
+def call():
 
-    words = ["study", "response", str(small_model), "--examples", "8", "--seeds", "1"]
-    done = CliRunner().invoke(app, [*words, "--draws", "1", "-o", str(tmp_path), "--json"])
-    assert done.exit_code == 0, done.output
-    result = json.loads(done.stdout)
-    assert result["results"][0]["study"] == "response"
-    made = json.loads((tmp_path / "response.json").read_text())
-    assert made["results"] == result["results"] and "git" in made["made"]
-    assert (tmp_path / "response.pdf").is_file() and (tmp_path / "response-0.md").is_file()
-    twice = CliRunner().invoke(app, ["study", "quality", str(small_model), str(small_model)])
-    assert isinstance(twice.exception, GoldimaskError)
+    def run(*words: object):
+        done = CliRunner().invoke(app, ["study", *map(str, words)])
+        if done.exception and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return done
+
+    return run
 
 
-def test_figures_of_every_study(tmp_path: Path, load) -> None:
-    from goldimask.figures import write
-    from goldimask.stats import finite
-    from goldimask.studies.output import study_figure
+def test_a_study_is_a_job_with_a_folder(call, small_model: Path, tmp_path: Path) -> None:
+    words = ["response", small_model, "--examples", 8, "--seeds", 1, "-o", tmp_path, "--draws"]
+    made = json.loads(call(*words, 1, "--json").stdout)["results"]
+    folder = tmp_path / f"response-{small_model.name}"
+    assert [r["study"] for r in made] == ["response"] and damage(folder) is None
+    assert json.loads((folder / "result.json").read_text()) == made[0]
+    manifest = read_manifest(folder)
+    assert manifest is not None and manifest.kind == "measure" and manifest.git is not None
+    assert manifest.weights == weights_hash(small_model) and manifest.command
+    names = {p.name for p in folder.iterdir()}
+    assert {"response.pdf", "response.md", "response-fits.csv", "manifest.json"} <= names
+    again = call(*words, 1, "--json")
+    assert json.loads(again.stdout)["results"] == made and "this very measurement" in again.stderr
+    assert not partial_of(folder).exists() and read_studies(tmp_path) == {folder.name: made[0]}
+    with pytest.raises(GoldimaskError, match="choose another folder") as refused:
+        call(*words, 2)
+    assert str(refused.value).count(small_model.name) >= 2  # what it holds and what was asked for
+    (folder / "result.json").write_text("{}")
+    with pytest.raises(GoldimaskError, match=r"result\.json' is damaged"):
+        call(*words, 1)
 
-    for result in (study_support(load, examples=24, sets=2), study_quality(load, examples=8)):
-        paths = write(study_figure([finite(result)] * 2), tmp_path)
-        assert [p.suffix for p in paths] == [".pdf", ".png"] and paths[0].stat().st_size > 1000
-    rules = {r: {f"delta_{x}": {"mean": 0.1, "sd": 0.0, "seeds": [0.1]} for x in ("nll", "p")}
-             for r in ("uniform", "1-p")}  # fmt: skip
-    budget = {"study": "budget", "backbone": "x", "rules": rules}
-    assert write(study_figure([budget]), tmp_path)
+
+def test_models_of_a_study_are_told_apart(call, small_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(GoldimaskError, match="given twice"):
+        call("quality", small_model, small_model)
+    other = tmp_path / "other" / small_model.name
+    shutil.copytree(small_model, other)
+    done = call("quality", small_model, other, "--examples", 8, "-o", tmp_path / "out", "--json")
+    names = [r["backbone"] for r in json.loads(done.stdout)["results"]]
+    assert names == [str(small_model), str(other)]
+    assert len(list((tmp_path / "out").glob("quality-*/result.json"))) == 2
+    words = ("eligibility", small_model, other, "--limit", 2, "--states", 1, "--json")
+    result = json.loads(call(*words, "-o", tmp_path / "out").stdout)
+    assert list(result["models"]) == names and result["study"] == "eligibility"
+    assert (tmp_path / "out" / "eligibility" / "eligibility-changes.md").is_file()
 
 
-def test_layers_of_the_study_follow_the_backbone(load) -> None:
-    backbone = load()
-    assert study_quality(lambda: replace(backbone, name="n"), examples=8)["layers"] == 2
+def test_command_line_of_study_1(call, small_model: Path, tmp_path: Path) -> None:
+    words = ["budget", small_model, "--examples", 8, "--heldout", 4, "--steps", 2, "--seeds", 1]
+    words += ["--batch-size", 4, "--rules", "uniform,1-p", "--json"]
+    result = json.loads(call(*words, "-o", tmp_path).stdout)["results"][0]
+    assert list(result["rules"]) == ["uniform", "1-p"] and result["tuning"]["steps"] == 2
+    assert len(list((tmp_path / "runs").glob("*/manifest.json"))) == 2
+    assert (tmp_path / f"budget-{small_model.name}" / "budget.pdf").is_file()
+    again = call(*words).stdout  # in a temporary folder
+    assert json.loads(again)["results"][0] == result
+
+
+def test_a_foreign_folder_is_left_alone(call, small_model: Path, tmp_path: Path) -> None:
+    (tmp_path / f"quality-{small_model.name}").mkdir()
+    with pytest.raises(GoldimaskError, match="no study's folder"):
+        call("quality", small_model, "--examples", 8, "-o", tmp_path)

@@ -1,0 +1,76 @@
+"""A study as a job: measured once, kept in a folder, read back when the same is asked for again.
+
+    OUT/STUDY-MODEL/   manifest.json   kind "measure"; its key is made of weights, settings, data
+                       result.json     what was found
+                       STUDY.csv|md|tex, STUDY.pdf|png   the same as tables and a figure
+                       complete.json   the seal
+
+A folder of another key is refused with both names; nothing is mixed or overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from goldimask import figures, tables
+from goldimask.backbones import find_model
+from goldimask.backbones.identity import weights_hash
+from goldimask.errors import GoldimaskError
+from goldimask.files import write_json
+from goldimask.jobs import damage, job_key, locked, make_manifest, same_job, unfinished_folder
+from goldimask.records import RESULT, Manifest, digest, read_json, write_manifest
+from goldimask.stats import finite
+from goldimask.studies.output import Result, study_figure, study_tables
+
+Say = Callable[[str], None]
+
+
+def labels(sources: Sequence[str]) -> dict[str, str]:
+    """What each model is called -> where it is; models of one name are called by their place."""
+    if len(set(sources)) < len(sources):
+        raise GoldimaskError("RUN: the same model is given twice")
+    names = [find_model(source).name for source in sources]
+    return {
+        name if names.count(name) == 1 else source: source
+        for name, source in zip(names, sources, strict=True)
+    }
+
+
+def study_manifest(
+    study: str, models: Mapping[str, str], settings: Mapping[str, Any], data: Sequence[Any]
+) -> Manifest:
+    """Which measurement this is: of which weights, with which settings, on which text."""
+    hashes = [weights_hash(source) for source in models.values()]
+    weights = hashes[0] if len(hashes) == 1 else digest(hashes)
+    # several models are told apart by what the result calls them
+    named = {"study": study, "models": list(models) if len(models) > 1 else None, **settings}
+    key = job_key("measure", weights=weights, settings=named, data=data)
+    facts = {"study": study, "settings": dict(settings)}
+    return make_manifest("measure", key, ", ".join(models), weights, **facts)
+
+
+def run_study(
+    folder: Path, manifest: Manifest, measure: Callable[[], Result], say: Say = lambda _: None
+) -> Result:
+    """The result of a study's folder; measured and written there if it holds none."""
+    with locked(folder):
+        if same_job(folder, manifest):
+            if problem := damage(folder):
+                raise GoldimaskError(f"'{folder}': {problem}; remove it, and it is measured again")
+            say(f"'{folder}' holds this very measurement; it is shown as it was")
+            return read_json(folder / RESULT)
+        if folder.exists():
+            raise GoldimaskError(
+                f"'{folder}' exists and is no study's folder; choose another --out"
+            )
+        with unfinished_folder(folder) as partial:
+            result = finite(measure())
+            write_json(partial / RESULT, result)
+            for table in study_tables(result):
+                tables.write(table, partial)
+            figures.write(study_figure(result), partial)
+            write_manifest(partial, manifest)
+    say(f"written: {folder}")
+    return result
