@@ -16,9 +16,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from goldimask.cli.options import JsonFlag as JsonFlag
-from goldimask.cli.options import numbers as numbers
-
 if TYPE_CHECKING:
     from typer._click import Command, Context
 
