@@ -42,7 +42,9 @@ class Door(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {verb: TyperCommand(verb, help=line) for verb, (_, line) in VERBS.items()}
+        self.commands: dict[str, Command] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+            verb: TyperCommand(verb, help=line) for verb, (_, line) in VERBS.items()
+        }
 
     def resolve_command(
         self, ctx: Context, args: list[str]
