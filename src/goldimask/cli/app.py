@@ -16,9 +16,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
-from goldimask.cli.options import JsonFlag as JsonFlag
-from goldimask.cli.options import numbers as numbers
-
 if TYPE_CHECKING:
     from typer._click import Command, Context
 
@@ -45,7 +42,9 @@ class Door(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {verb: TyperCommand(verb, help=line) for verb, (_, line) in VERBS.items()}
+        self.commands: dict[str, Command] = {  # pyright: ignore[reportIncompatibleVariableOverride]
+            verb: TyperCommand(verb, help=line) for verb, (_, line) in VERBS.items()
+        }
 
     def resolve_command(
         self, ctx: Context, args: list[str]

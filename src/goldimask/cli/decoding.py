@@ -111,6 +111,7 @@ def decode(
     if against and html is None:
         raise GoldimaskError("decode: --against needs --html, the page that shows both")
     from goldimask.backbones import load_backbone
+    from goldimask.backbones.identity import weights_hash
     from goldimask.decoding import decode_with, make_settings
     from goldimask.decoding.prompt_file import decode_rows, read_prompts
     from goldimask.decoding.types import Cache
@@ -144,7 +145,7 @@ def decode(
                 rows,
                 out,
                 settings,
-                model=run,
+                model=weights_hash(run),
                 batch_size=batch_size,
                 prefill=prefill,
                 trace=trace,

@@ -8,12 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from goldimask.cli.app import JsonFlag, app, numbers
+from goldimask.cli.options import JsonFlag, numbers, out_option, words
 from goldimask.console import emit, progress, say
 from goldimask.errors import GoldimaskError
 
 study_app = typer.Typer(no_args_is_help=True, help="Measure what models and methods do.")
-app.add_typer(study_app, name="study")
 
 Result = dict[str, Any]
 Backbones = Annotated[
@@ -22,10 +21,7 @@ Backbones = Annotated[
 Corpus = Annotated[str, typer.Option(help="A named corpus, or a file of prompts and responses.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many seeds: 0, 1, ...")]
 Examples = Annotated[int, typer.Option(min=8, help="Examples of the corpus.")]
-Out = Annotated[
-    Path | None,
-    typer.Option("-o", "--out", help="Keep data, tables and figure in a folder of this folder."),
-]
+Out = Annotated[Path | None, out_option("Keep data, tables and figure in a folder of this folder.")]
 
 
 @study_app.command("budget")
@@ -63,7 +59,7 @@ def budget(
         "examples": examples,
         "heldout": heldout,
         "k": k,
-        "rules": [x for x in rules.split(",") if x] or list(RULES),
+        "rules": words(rules) or list(RULES),
         "seeds": list(range(seeds)),
     }
     settings = {**options, "tuning": vars(tuning), "recipe": recipe_dict(base)}

@@ -61,7 +61,7 @@ def decode_rows(
     trace: bool = False,
     advance: Callable[[int], None] = lambda n: None,
 ) -> Answers:
-    """Decode the rows that `out` does not hold yet; `model` is a name for the backbone."""
+    """Decode the rows that `out` does not hold yet; `model` is the hash of its weights."""
     made_with = json.dumps([model, asdict(settings), prefill], sort_keys=True)
     keys = [
         content_id(made_with, json.dumps(row, sort_keys=True), str(i)) for i, row in enumerate(rows)

@@ -17,7 +17,7 @@ END = "∎"  # the padding after the end, which would fill the screen in words
 class Tokenizer(Protocol):
     """What a picture needs of a tokenizer."""
 
-    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> str: ...
+    def decode(self, token_ids: list[int], *, skip_special_tokens: bool) -> str | list[str]: ...
 
 
 def pieces(tokenizer: Tokenizer, tokens: Sequence[int], open_: Sequence[bool]) -> list[str]:
@@ -28,8 +28,8 @@ def pieces(tokenizer: Tokenizer, tokens: Sequence[int], open_: Sequence[bool]) -
             out.append(OPEN)
             continue
         before = [] if i == 0 or open_[i - 1] else [int(tokens[i - 1])]
-        start = tokenizer.decode(before, skip_special_tokens=False) if before else ""
-        whole = tokenizer.decode([*before, int(token)], skip_special_tokens=False)
+        start = str(tokenizer.decode(before, skip_special_tokens=False)) if before else ""
+        whole = str(tokenizer.decode([*before, int(token)], skip_special_tokens=False))
         out.append(whole[len(start) :] if whole.startswith(start) else whole)
     return out
 
