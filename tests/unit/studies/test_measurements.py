@@ -228,10 +228,6 @@ def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_pa
 
 @pytest.fixture
 def call():
-<<<<<<< HEAD
-
-=======
->>>>>>> int
     def run(*words: object):
         done = CliRunner().invoke(app, ["study", *map(str, words)])
         if done.exception and not isinstance(done.exception, SystemExit):
