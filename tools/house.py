@@ -3,8 +3,9 @@
     python tools/house.py                     this tree
     python tools/house.py --before 17bf560    this tree beside a commit, as in docs/house.md
 
-A walk counts the modules of goldimask that a real command imports (`python -X importtime`, the
-`__init__` of packages not counted).
+A walk counts the modules of goldimask that a real command and the processes it starts import, the
+`__init__` of packages not counted. They are read from `sys.modules` when a process ends:
+`python -X importtime` passes over what `importlib.import_module` brings in.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rings import RINGS, ring
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["trainer.max_steps=1", "trainer.eval_strategy='no'", "trainer.save_strategy='no'"]
-SMALL += ["trainer.load_best_model_at_end=false", "data.limit=40"]
+SMALL += ["trainer.load_best_model_at_end=false", "data.limit=40", "data.validation=8"]
 
 
 def modules(tree: Path) -> dict[str, int]:
@@ -46,43 +47,47 @@ def sizes(tree: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def walks(out: Path, old: bool) -> dict[str, list[list[str]]]:
-    """Walk -> the commands whose imports are counted together."""
-    python = [sys.executable, "-X", "importtime"]
-    verb = [*python, "-m", "goldimask"]
-    recipe = "tiny-goldimask-d" if old else "tiny"
-    train = [*verb, "train", recipe, f"output={out / 'run'}", *SMALL]
+HOOK = """
+import atexit, os, sys
+
+def note():
+    names = [m for m in sys.modules if m.startswith("goldimask.")]
+    with open(os.path.join(os.environ["WALK"], str(os.getpid())), "w") as file:
+        file.write("\\n".join(names))
+
+atexit.register(note)
+"""
+
+
+def walks(out: Path, old: bool) -> dict[str, list[str]]:
+    """Walk -> a command."""
+    verb = [sys.executable, "-m", "goldimask"]
+    train = [*verb, "train", "tiny-goldimask-d" if old else "tiny", f"output={out / 'run'}"]
     judge = [*verb, "eval", "tiny", "--tasks", "tiny-chain", "--limit", "2"]
     judge += ["--out", str(out / "eval")]
     cell = [*verb, "compare", "lab", "--preset", "smoke", "seeds=[0]", "backbones=[tiny]"]
-    cell += ["rows=[vanilla]", "-o", str(out / "cell")]
-    if old:
-        cell += ["tuning.steps=1", "judging.problems=2", "judging.heldout=2", "cost_rounds=0"]
-    cells = [cell] if old else [cell, train, judge]  # the cells of today are these commands
+    cell += ["rows=[vanilla]", "cost_rounds=0", "judging.problems=2", "-o", str(out / "cell")]
+    cell += ["tuning.steps=1", "judging.heldout=2"] if old else ["change.trainer.max_steps=1"]
     return {
-        "the loss": [[*python, "-c", "import goldimask.step"]],
-        "a training run": [train],
-        "one decoded prompt": [[*verb, "decode", "tiny", "1 + 1", "--length", "16"]],
-        "one evaluation": [judge],
-        "one cell of the grid": cells,
+        "the loss": [sys.executable, "-c", "import goldimask.step"],
+        "a training run": [*train, *SMALL],
+        "one decoded prompt": [*verb, "decode", "tiny", "1 + 1", "--length", "16"],
+        "one evaluation": judge,
+        "one cell of the grid": cell,
     }
 
 
-def imported(command: list[str], tree: Path) -> set[str]:
+def imported(command: list[str], tree: Path, notes: Path) -> set[str]:
     """Modules of goldimask that a command imported, packages left out."""
-    path = f"{tree / 'src'}{os.pathsep}{tree / 'tests'}"
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONPROFILEIMPORTTIME": "1"}
+    notes.mkdir()
+    (notes / "sitecustomize.py").write_text(HOOK)
+    path = os.pathsep.join(map(str, (notes, tree / "src", tree / "tests")))
+    environment = {**os.environ, "PYTHONPATH": path, "WALK": str(notes)}
     done = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True)
     if done.returncode:
-        lines = [x for x in done.stderr.splitlines() if not x.startswith("import time:")]
-        sys.stderr.write("\n".join([f"failed: {' '.join(command)}", *lines[-5:]]) + "\n")
-    names = {
-        line.rsplit("|", 1)[1].strip()
-        for line in done.stderr.splitlines()
-        if line.startswith("import time:")
-    }
-    known = modules(tree)
-    return {n for n in names if n in known}
+        sys.stderr.write(f"failed: {' '.join(command)}\n{done.stderr[-600:]}\n")
+    found = {name for note in notes.glob("[0-9]*") for name in note.read_text().split()}
+    return found & modules(tree).keys()
 
 
 @contextmanager
@@ -100,10 +105,10 @@ def checkout(commit: str) -> Iterator[Path]:
 
 def measure(tree: Path, old: bool) -> dict[str, object]:
     found: dict[str, int] = {}
-    for name in walks(Path(), old):
-        with tempfile.TemporaryDirectory() as folder:
-            commands = walks(Path(folder), old)[name]
-            found[name] = len(set().union(*(imported(c, tree) for c in commands)))
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder)
+        for number, (name, command) in enumerate(walks(out, old).items()):
+            found[name] = len(imported(command, tree, out / f"notes-{number}"))
     return {"sizes": sizes(tree), "walks": found}
 
 

@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 import goldimask.backbones.folders as folders_module
 from builders import LLADA_TEMPLATE, WRITERS, write_dream, write_llada, write_llada_tokenizer
 from goldimask.backbones import BACKBONES, Backbone, load_backbone, new_llada, save_backbone
-from goldimask.backbones.base import Source
+from goldimask.backbones.folders import Source
 from goldimask.backbones.liger import fused_loss
 from goldimask.errors import GoldimaskError
 from goldimask.registry import Registry
