@@ -42,7 +42,8 @@ class Door(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = {verb: TyperCommand(verb, help=line) for verb, (_, line) in VERBS.items()}
+        for verb, (_, line) in VERBS.items():
+            self.add_command(TyperCommand(verb, help=line))
 
     def resolve_command(
         self, ctx: Context, args: list[str]
