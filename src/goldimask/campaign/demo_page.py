@@ -117,7 +117,7 @@ def one_step(models: Sequence[Shown]) -> list[dict[str, Any]]:
     """The same example and draws under several methods; signals are the base model's."""
     recipe = next(m.place.recipe for m in models if m.place.recipe is not None)
     backbone = load_backbone(models[0].place.model)
-    examples = make_data(replace(recipe.data, limit=8), backbone, recipe.seed).train
+    examples = make_data(replace(recipe.data, limit=8, validation=0), backbone, recipe.seed).train
     return inspect_steps(backbone, examples[0], [method(name) for name in SHOWN], recipe.seed)
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from goldimask.decoding import Commit, Decoded, Settings
     from goldimask.decoding.engine import Watch
     from goldimask.decoding.prompts import Prompt
+    from goldimask.decoding.show import Tokenizer
 
     class Answer(Protocol):
         """`decode_with` bound to its settings."""
@@ -234,7 +235,7 @@ def watch_one(backbone: Backbone, prompt: str, answer: Answer, settings: Setting
     length = settings.length
 
     def picture(steps: int) -> Text:
-        return canvas(backbone.tokenizer, commits, length, steps)
+        return canvas(cast("Tokenizer", backbone.tokenizer), commits, length, steps)
 
     live = Live(console=console, auto_refresh=False) if console.is_terminal else None
     with live or nullcontext():

@@ -7,10 +7,10 @@ top of it. Everything that can be refused is refused here, before a model is loa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import Item, Task, accepted, get_task
 from goldimask.records import Decoding, Key, Scalar, Trial, digest, text_hash
 
@@ -109,7 +109,12 @@ def decodings(
     """
     from goldimask.decoding.options import make_settings
     from goldimask.decoding.rules import DECODERS
+    from goldimask.decoding.types import Settings
 
+    known = {field.name for field in fields(Settings)}
+    for option in options:
+        if option not in known:
+            raise GoldimaskError(f"decoding.{option}: unknown option; {nearest(option, known)}")
     own = task.decoding
     name = DECODERS.entry(decoder or own.decoder, "decoder").name
     rule = DECODERS.get(name)

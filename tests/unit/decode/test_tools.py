@@ -109,6 +109,7 @@ def test_cli_decode_writes_a_replay(call, folder, tmp_path):
         (("decode", "RUN", "a", "--show", "--html", "x"), "--html is for one prompt"),
         (("decode", "RUN", "a", "--against", "x"), "--against needs --html"),
         (("eval", "RUN", "--tasks", "x", "--tau", "a"), "--tau: expected numbers"),
+        (("eval", "RUN", "--tasks", "gsm8k", "--tau", "0.9"), "'low-confidence', which has no thr"),
     ],
 )
 def test_cli_mistakes(call, words, message):
