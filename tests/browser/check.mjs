@@ -111,6 +111,10 @@ const scripts = {
     );
     return out;
   },
+  async results(page) {
+    const rows = (nodes) => nodes.map((n) => [...n.children].map((cell) => cell.textContent));
+    return { rows: await page.$$eval('[data-kind=results] tbody tr', rows) };
+  },
   async themes(page) {
     const colour = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const out = { light: await colour() };

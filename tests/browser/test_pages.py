@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from browser.tools import need_chromium, node
+from goldimask.campaign.demo_page import results_section
 from goldimask.data.batches import make_batch
 from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.page import write_page
@@ -115,6 +116,15 @@ def test_themes_phone_width_and_contrast(page):
     found = check(page, "themes")
     assert found["light"] != found["dark"] and found["overflow"] <= 0
     assert min(found["contrast"].values()) >= 4.5, found["contrast"]
+
+
+def test_results_of_the_demo(tmp_path):
+    task = {"accuracy": 0.25, "low": 0.2, "high": 0.31, "n": 40, "steps": 12.5}
+    model = {"heldout": 0.91, "steps": 20.0, "tasks": {"sort": task}}
+    part = results_section({"base": model, "vanilla": {**model, "steps": 10.0}}, {"seed": 1})
+    found = check(write_page(tmp_path / "r.html", "demo", [part]), "results")
+    assert [row[0] for row in found["rows"]] == ["base", "vanilla"]
+    assert all("25" in row[1] for row in found["rows"]) and "10.0" in found["rows"][1][2]
 
 
 def test_decode_replay(tmp_path):

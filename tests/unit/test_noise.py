@@ -12,7 +12,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.noise import bank, full, overmask, uniform
 from goldimask.types import Batch
-from unit.methods.fakes import make_batch, take
+from unit.fakes import make_batch, take
 
 
 def many(n: int = 400, length: int = 21) -> Batch:

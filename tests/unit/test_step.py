@@ -10,7 +10,7 @@ from goldimask.methods import method
 from goldimask.presets import PRESETS
 from goldimask.step import MaskedStep, module_mode
 from goldimask.types import Batch
-from unit.methods.fakes import FakeScorer, TableModel, make_batch, take
+from unit.fakes import FakeScorer, TableModel, make_batch, take
 
 NAMES = PRESETS.names()
 OVERMASKING = [n for n in NAMES if PRESETS.get(n).noise["kind"] == "overmask"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from goldimask import processes
-from goldimask.backbones import Backbone, load_backbone
+from goldimask.backbones import Backbone, find_model, load_backbone
 from goldimask.backbones.identity import weights_hash
 from goldimask.config import (
     BackboneSection,
@@ -75,9 +75,14 @@ def make_method(section: MethodSection) -> Method:
 
 
 def make_backbone(section: BackboneSection, device: str | None = None) -> Backbone:
-    """The backbone of a recipe, without an adapter."""
+    """The backbone of a recipe; one with an adapter is refused, for it could not be saved."""
+    name = section.path or section.name
+    if find_model(name).adapter is not None:
+        raise GoldimaskError(
+            f"backbone.path: {name} is a run with an adapter; merge it first (goldimask merge)"
+        )
     return load_backbone(
-        section.path or section.name,
+        name,
         dtype=None if section.dtype == "auto" else section.dtype,
         device=device,
         attn=section.attn,

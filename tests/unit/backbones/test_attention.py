@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -194,6 +195,8 @@ def test_through_ddp(tmp_path: Path, backbone: Backbone, make_batch: Callable) -
             got = backbone.scorer(ddp, batch, hidden, TAP)
         torch.testing.assert_close(got.attention, expected.attention)
         backbone.scorer(ddp, batch, hidden).logp.sum().backward()
+        del ddp  # before its process group: the last to hold the group would wait for its threads
+        gc.collect()
     finally:
         torch.distributed.destroy_process_group()
     for name, p in backbone.model.named_parameters():

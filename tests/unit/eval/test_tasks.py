@@ -194,7 +194,7 @@ def test_sources(tmp_path, monkeypatch):
     ("content", "match"),
     [
         ('{"question": "q"}\n', "none of the keys"),
-        ('{"question": "q", "answer": "#### 1"}\n{"question"', "x.jsonl:2: not JSON"),
+        ('{"question": "q", "answer": "#### 1"}\n{"question"', "x.jsonl:2: not valid JSON"),
     ],
 )
 def test_broken_files_are_named(tmp_path, content, match):

@@ -14,7 +14,7 @@ from goldimask.report.comparison import Choices
 from goldimask.report.runs_page import markdown, write_files, write_html
 from goldimask.report.runs_report import make_report
 from goldimask.report.sources import read_sources
-from unit.core.outcomes import outcome, outcomes
+from unit.outcomes import outcome, outcomes
 from unit.report.support import HOSTILE, embedded
 
 LOSSES = {"vanilla": [2.0, 1.5, 1.25], "goldimask-d": [2.5, 1.75, 1.0]}

@@ -9,16 +9,14 @@ import { facts, table } from './table.mjs';
 /** @param {HTMLElement} box @param {ResultsData} data */
 export const drawResults = (box, { tasks, rows, facts: pairs }) => {
   const base = rows[0];
-  const timed = rows.some((row) => row.seconds !== null);
   const columns = ['model', ...tasks, 'decoding steps', 'held-out loss'];
   const lines = rows.map((row) => [
     row.name,
     ...tasks.map((task) => accuracyCell(row, base, task)),
     measureCell(row, base, 'steps', 1),
     measureCell(row, base, 'held_out', 4),
-    ...(timed ? [row.seconds === null ? '–' : `${row.seconds.toFixed(0)} s`] : []),
   ]);
-  box.append(table(caption(base), timed ? [...columns, 'training'] : columns, lines));
+  box.append(table(caption(base), columns, lines));
   const known = Object.entries(pairs);
   if (known.length) box.append(facts(known));
 };

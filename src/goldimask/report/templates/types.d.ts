@@ -148,7 +148,6 @@ export interface ResultRow {
   name: string;
   held_out: number | null;
   steps: number | null;
-  seconds: number | null;
   tasks: Record<string, TaskScore>;
 }
 

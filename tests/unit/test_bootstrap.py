@@ -22,7 +22,7 @@ from goldimask.bootstrap import (
     relative,
 )
 from goldimask.errors import GoldimaskError
-from unit.core.outcomes import outcome, outcomes
+from unit.outcomes import outcome, outcomes
 
 
 def test_bootstrap_agrees_with_the_standard_error() -> None:

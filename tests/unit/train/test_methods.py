@@ -14,8 +14,8 @@ from goldimask.presets import PRESETS
 from goldimask.select.base import NoReveal
 from goldimask.step import MaskedStep
 from goldimask.weighting import Uniform
-from unit.methods.fakes import FakeScorer, TableModel
-from unit.methods.fakes import make_batch as fake_batch
+from unit.fakes import FakeScorer, TableModel
+from unit.fakes import make_batch as fake_batch
 
 STEPS = 30
 

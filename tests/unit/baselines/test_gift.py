@@ -12,7 +12,7 @@ from goldimask.baselines.gift import token_rates
 from goldimask.keys import Keys, Stream
 from goldimask.methods import method
 from goldimask.step import MaskedStep
-from unit.methods.fakes import MASK, FakeScorer, TableModel, make_batch
+from unit.fakes import MASK, FakeScorer, TableModel, make_batch
 
 
 def test_step_is_the_literal_method():

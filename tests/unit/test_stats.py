@@ -23,7 +23,7 @@ from goldimask.stats import (
     spread,
     wilson,
 )
-from unit.core.outcomes import outcome, outcomes
+from unit.outcomes import outcome, outcomes
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 7), (7, 7), (3, 10), (700, 1319), (1, 1)])

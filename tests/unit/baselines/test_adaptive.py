@@ -13,7 +13,7 @@ from goldimask.methods import Method, method
 from goldimask.step import MaskedStep
 from goldimask.types import Batch
 from goldimask.weighting import water_fill
-from unit.methods.fakes import FakeScorer, TableModel, make_batch, take
+from unit.fakes import FakeScorer, TableModel, make_batch, take
 
 
 def visits(m: Method, batch: Batch, epochs, model=None, scorer=None):

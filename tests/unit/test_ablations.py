@@ -14,7 +14,7 @@ from goldimask.keys import Keys, Stream
 from goldimask.methods import method
 from goldimask.step import MaskedStep
 from goldimask.weighting import WEIGHERS
-from unit.methods.fakes import FakeScorer, TableModel, make_batch
+from unit.fakes import FakeScorer, TableModel, make_batch
 
 
 def literal_tilt(out, b: int, tau: float = 0.25) -> float:

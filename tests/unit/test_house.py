@@ -14,7 +14,7 @@ import goldimask
 from rings import room, step
 
 SOURCE = Path(goldimask.__file__).parent
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

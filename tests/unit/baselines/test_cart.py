@@ -13,7 +13,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.methods import method
 from goldimask.step import MaskedStep
-from unit.methods.fakes import FakeScorer, TableModel, make_batch
+from unit.fakes import FakeScorer, TableModel, make_batch
 
 
 def brute_force(visible: list[bool], p: float) -> list[float]:

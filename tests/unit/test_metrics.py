@@ -14,7 +14,7 @@ from goldimask.objective import Priority, Support, value
 from goldimask.presets import PRESETS
 from goldimask.select.base import candidate_attention
 from goldimask.step import MaskedStep
-from unit.methods.fakes import FakeScorer, TableModel, make_batch, take
+from unit.fakes import FakeScorer, TableModel, make_batch, take
 
 ALWAYS = {"ce", "n_eff_ratio", "weight_max", "candidates", "supervised", "reveal_fraction"}
 ALWAYS |= {"examples_no_target", "examples_no_reveal", "seconds/train"}

@@ -10,7 +10,7 @@ from goldimask.keys import Keys
 from goldimask.methods import method
 from goldimask.step import MaskedStep
 from goldimask.types import Batch, Corruption, Signals
-from unit.methods.fakes import MASK, FakeScorer, TableModel, make_batch
+from unit.fakes import MASK, FakeScorer, TableModel, make_batch
 
 
 @pytest.mark.parametrize("left", [False, True])

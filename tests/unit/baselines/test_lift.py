@@ -13,7 +13,7 @@ from goldimask.keys import Keys, Stream
 from goldimask.methods import method
 from goldimask.step import MaskedStep
 from goldimask.types import Batch, Corruption, Signals
-from unit.methods.fakes import FakeScorer, TableModel, make_batch
+from unit.fakes import FakeScorer, TableModel, make_batch
 
 
 def literal_component(t: float, h: int) -> int:

@@ -10,7 +10,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.train.attention_layer import Observations, choose_layer, within_target_r2
 from goldimask.types import Signal, Signals
-from unit.methods.fakes import FakeScorer, TableModel, make_batch
+from unit.fakes import FakeScorer, TableModel, make_batch
 
 
 def attention_of(batch, layer: int):

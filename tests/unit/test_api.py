@@ -14,7 +14,7 @@ import pytest
 
 import goldimask
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 NAMES = sorted(set(goldimask.__all__) - {"__version__"})
 DOCUMENTED = re.findall(r"^::: (\S+)", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
 

@@ -16,9 +16,9 @@ from goldimask.presets import PRESETS
 from goldimask.select.base import SELECTORS
 from goldimask.step import MaskedStep
 from goldimask.weighting import WEIGHERS
-from unit.methods.fakes import FakeScorer, TableModel, make_batch
+from unit.fakes import FakeScorer, TableModel, make_batch
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture(autouse=True)

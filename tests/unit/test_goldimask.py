@@ -11,7 +11,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.methods import method
 from goldimask.step import MaskedStep
-from unit.methods.fakes import MASK, FakeScorer, TableModel, make_batch
+from unit.fakes import MASK, FakeScorer, TableModel, make_batch
 
 
 def priority(p: float) -> float:
