@@ -9,11 +9,14 @@ for itself; a checkpoint holds one per rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from goldimask.methods import Method
 from goldimask.processes import gather, world
+
+if TYPE_CHECKING:
+    from goldimask.methods import Method
 
 
 def share_memory(method: Method, seen: list[int]) -> None:

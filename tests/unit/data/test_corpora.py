@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from unit.core.test_data import Letters
 
 from goldimask.config import DataSection, MixtureItem, parse_recipe
 from goldimask.data.corpora import CORPORA, FORMAT, mix, open_rows
@@ -15,6 +14,7 @@ from goldimask.data.examples import load_examples, to_pair
 from goldimask.data.rows import is_hub_id
 from goldimask.errors import GoldimaskError
 from goldimask.train.prepare import make_data
+from unit.data.test_examples import Letters
 
 ROWS = {
     "s1k": {"question": "Q", "thinking_trajectories": ["T", "other"], "attempt": "A"},
