@@ -11,9 +11,9 @@ from transformers.conversion_mapping import register_checkpoint_conversion_mappi
 from goldimask.backbones.attention import register_attention
 from goldimask.backbones.base import Backbone, Family
 from goldimask.backbones.checkpoint import FAMILIES
-from goldimask.backbones.folders import BACKBONES, ModelSource, find_model
 from goldimask.backbones.identity import weights_hash
 from goldimask.backbones.loading import load_backbone
+from goldimask.backbones.lookup import BACKBONES, ModelSource, find_model
 from goldimask.backbones.saving import save_backbone
 from goldimask.backbones.scoring import TokenScorer, predictor_rows
 from goldimask.backbones.scratch import new_dream, new_llada

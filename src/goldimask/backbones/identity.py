@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 
 from goldimask.backbones.checkpoint import weight_files
-from goldimask.backbones.folders import CONFIG, find_model
+from goldimask.backbones.lookup import CONFIG, find_model
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json
 

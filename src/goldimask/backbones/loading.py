@@ -29,8 +29,8 @@ from transformers.utils import logging as transformers_logging
 from goldimask.backbones.attention import IMPLEMENTATIONS
 from goldimask.backbones.base import Backbone, Family
 from goldimask.backbones.checkpoint import check_tensors, complain, empty_model, read_config
-from goldimask.backbones.folders import find_model
 from goldimask.backbones.liger import verify_liger
+from goldimask.backbones.lookup import find_model
 from goldimask.backbones.scoring import AttentionRows, Kernel, TokenScorer
 from goldimask.errors import GoldimaskError, nearest
 

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from goldimask.backbones.base import Backbone, Family
 from goldimask.backbones.checkpoint import complain
-from goldimask.backbones.folders import BACKBONES
+from goldimask.backbones.lookup import BACKBONES
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import new_folder, write_json
 from goldimask.keys import Stream, torch_seed

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from goldimask.backbones.base import Backbone
 from goldimask.backbones.checkpoint import check_tensors, read_config, read_shapes, weight_files
-from goldimask.backbones.folders import find_model
 from goldimask.backbones.loading import DTYPES, load_backbone
+from goldimask.backbones.lookup import find_model
 from goldimask.backbones.lora import load_adapter
 from goldimask.backbones.saving import SHARD_BYTES, Layout, full_state, write_backbone
 from goldimask.errors import GoldimaskError, RunFailed, nearest

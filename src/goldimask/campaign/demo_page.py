@@ -19,7 +19,7 @@ from goldimask.eval.tasks import get_task
 from goldimask.methods import method
 from goldimask.records import open_run
 from goldimask.report.decode_page import decode_page, decode_record, decodes_section
-from goldimask.report.inspection import inspect_steps
+from goldimask.report.inspect import inspect_steps
 from goldimask.report.page import embed, section, write_page
 from goldimask.report.page import significant as sig
 from goldimask.report.runs_page import write_files, write_html

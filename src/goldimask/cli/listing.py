@@ -11,7 +11,7 @@ from goldimask.cli.options import JsonFlag
 from goldimask.console import emit
 
 if TYPE_CHECKING:
-    from goldimask.backbones.folders import Source
+    from goldimask.backbones.lookup import Source
     from goldimask.registry import Registry
 
 WIDTH = 80

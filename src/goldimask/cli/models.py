@@ -34,7 +34,7 @@ def model(
 
     Family, sizes, special tokens, chat rendering and memory; a broken checkpoint is an error.
     """
-    from goldimask.backbones.inspection import inspect_model
+    from goldimask.backbones.summary import inspect_model
 
     found = inspect_model(path, length, batch, lora_r)
     emit(found, as_json, None if as_json else page(found))

@@ -162,7 +162,7 @@ def inspect(
 
         goldimask inspect runs/first --example 7 --methods vanilla,goldimask-r --html step.html
     """
-    from goldimask.report.inspection import (
+    from goldimask.report.inspect import (
         METHODS,
         chosen_methods,
         drawn_level,

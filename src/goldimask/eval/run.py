@@ -76,8 +76,8 @@ class Model:
 
 def identify(source: str | Path, dtype: str | None = None, out: Path | None = None) -> Model:
     """The model behind a run folder, a model folder or a name; `out` remembers hashes."""
-    from goldimask.backbones.folders import find_model
     from goldimask.backbones.identity import weights_hash
+    from goldimask.backbones.lookup import find_model
 
     remember = out / DIGESTS if out is not None else None
     return Model(find_model(source).name, weights_hash(source, remember), dtype or "")

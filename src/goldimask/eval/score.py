@@ -23,8 +23,8 @@ from typing import Any
 from goldimask.data.rows import read_rows
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import judged
-from goldimask.eval.sources import Row
 from goldimask.eval.tasks import Item, Task, accepted, get_task, known_tasks
+from goldimask.eval.testsets import Columns
 from goldimask.eval.trials import prompt_hash
 from goldimask.records import SAMPLES, Decoding, Outcome, read_lines, read_outcomes
 from goldimask.stats import TaskResult, aggregate, pooled, result_of
@@ -125,7 +125,7 @@ def own_outcomes(path: Path) -> list[Outcome] | None:
     return read_lines(path, Outcome)[0] if path.match(SAMPLES) and path.is_file() else None
 
 
-def stored_of(row: Row, index: int, where: str, task: Task, known: Known) -> list[Stored]:
+def stored_of(row: Columns, index: int, where: str, task: Task, known: Known) -> list[Stored]:
     """A row's generations; lm-eval may hold several for one problem."""
     if not isinstance(row, Mapping):
         raise GoldimaskError(f"{where}: expected an object, got {type(row).__name__}")
@@ -159,7 +159,7 @@ def outcome_of(task: Task, item: Item, index: int, copy: int, text: str) -> Outc
     )
 
 
-def texts_of(row: Row, where: str) -> list[str]:
+def texts_of(row: Columns, where: str) -> list[str]:
     if "resps" in row:  # lm-eval: one list per request
         flat = [x for part in row["resps"] for x in (part if isinstance(part, list) else [part])]
         return [str(x) for x in flat]
@@ -197,7 +197,7 @@ class Known:
             more = accepted(name, {"n": count}) if name in known_tasks() else {}
             self.load(get_task(name, **more) if more else self.task)
 
-    def find(self, row: Row, index: int, where: str) -> Item:
+    def find(self, row: Columns, index: int, where: str) -> Item:
         document = row.get("doc")
         document = document if isinstance(document, Mapping) else {}
         question = next((row[k] for k in QUESTIONS if isinstance(row.get(k), str)), None)

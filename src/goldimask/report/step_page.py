@@ -42,7 +42,7 @@ SUPPORTERS = 6
 
 
 @dataclass(frozen=True)
-class Row:
+class Cut:
     """One example cut out of a batch, as numpy arrays over its real positions."""
 
     at: np.ndarray  # real positions within the padded row
@@ -99,14 +99,14 @@ def step_record(
     return record | attention_part(out, batch, row, cut, reference, supporters)
 
 
-def cut_row(out: StepOutput, batch: Batch, row: int) -> Row:
+def cut_row(out: StepOutput, batch: Batch, row: int) -> Cut:
     """Positions of one example without its padding."""
     at = batch.valid[row].cpu().numpy().nonzero()[0]
     where = lambda mask: mask[row].cpu().numpy()[at].nonzero()[0]  # noqa: E731
-    return Row(at, where(out.corruption.candidates), where(out.reveal.mask), where(out.supervised))
+    return Cut(at, where(out.corruption.candidates), where(out.reveal.mask), where(out.supervised))
 
 
-def values(tensor: Any, row: int, cut: Row, positions: np.ndarray) -> np.ndarray:
+def values(tensor: Any, row: int, cut: Cut, positions: np.ndarray) -> np.ndarray:
     """Float64 entries of a [B, T] tensor at real positions."""
     return tensor[row].detach().double().cpu().numpy()[cut.at[positions]]
 
@@ -121,7 +121,7 @@ def finite(x: float | None, digits: int = 4) -> float | None:
     return None if x is None or not np.isfinite(x) else sig(x, digits)
 
 
-def reveal_part(out: StepOutput, row: int, cut: Row) -> dict[str, Any]:
+def reveal_part(out: StepOutput, row: int, cut: Cut) -> dict[str, Any]:
     """Order of choice and gains; reading order where the method ranks all at once."""
     order = out.reveal.order[row] if out.reveal.order is not None else None
     gains = out.reveal.gains[row] if out.reveal.gains is not None else None
@@ -138,7 +138,7 @@ def attention_part(
     out: StepOutput,
     batch: Batch,
     row: int,
-    cut: Row,
+    cut: Cut,
     reference: Signals | None,
     top: int,
 ) -> dict[str, Any]:

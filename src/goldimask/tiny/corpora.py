@@ -31,7 +31,7 @@ from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
 from goldimask.tiny.problem import Problem, Split
 
-Row = dict[str, str]  # prompt, response, answer, task; flawed rows also wrong, identifiers
+Columns = dict[str, str]  # prompt, response, answer, task; flawed rows also wrong, identifiers
 ETA, COUNT = 0.15, 3
 _NUMBER = re.compile(r"\d+")
 _PARTS = re.compile(r"(<reasoning>\n)(.*?)(\n</reasoning>\n<answer> )(.*?)( </answer>)", re.DOTALL)
@@ -51,38 +51,40 @@ class Flaws:
             raise GoldimaskError(f"identifiers: {self.identifiers} must not be negative")
 
 
-def tiny_sft(n: int = 1000, seed: int = 0) -> list[Row]:
+def tiny_sft(n: int = 1000, seed: int = 0) -> list[Columns]:
     """1,000 rows as they should be: hard problems of every family, all with wordy prompts."""
     return mixed(Split.SFT, n, seed)
 
 
-def tiny_1k(n: int = 1000, seed: int = 0, eta: float = ETA, identifiers: int = COUNT) -> list[Row]:
+def tiny_1k(
+    n: int = 1000, seed: int = 0, eta: float = ETA, identifiers: int = COUNT
+) -> list[Columns]:
     """1,000 rows with wrong labels (15 % of results) and random identifiers."""
     return flawed(mixed(Split.SFT, n, seed), Flaws(eta, identifiers), seed)
 
 
 def tiny_12k(
     n: int = 12_000, seed: int = 0, eta: float = ETA, identifiers: int = COUNT
-) -> list[Row]:
+) -> list[Columns]:
     """12,000 rows with wrong labels (15 % of results) and random identifiers."""
     return tiny_1k(n, seed, eta, identifiers)
 
 
 def tiny_1k_clean(
     n: int = 1000, seed: int = 0, eta: float = 0.0, identifiers: int = COUNT
-) -> list[Row]:
+) -> list[Columns]:
     """The rows of tiny-1k without the wrong labels; the identifiers stay."""
     return tiny_1k(n, seed, eta, identifiers)
 
 
 def tiny_1k_labels(
     n: int = 1000, seed: int = 0, eta: float = ETA, identifiers: int = 0
-) -> list[Row]:
+) -> list[Columns]:
     """The rows of tiny-1k without the identifiers; 15 % of the results are wrong."""
     return tiny_1k(n, seed, eta, identifiers)
 
 
-GENERATED: dict[str, Callable[..., list[Row]]] = {
+GENERATED: dict[str, Callable[..., list[Columns]]] = {
     "tiny-sft": tiny_sft,
     "tiny-1k": tiny_1k,
     "tiny-12k": tiny_12k,
@@ -91,7 +93,7 @@ GENERATED: dict[str, Callable[..., list[Row]]] = {
 }
 
 
-def corpus(name: str = "tiny-sft", n: int = 1000, seed: int = 0) -> list[Row]:
+def corpus(name: str = "tiny-sft", n: int = 1000, seed: int = 0) -> list[Columns]:
     """Training rows of a named corpus; a longer one starts with the shorter."""
     if name not in GENERATED:
         raise GoldimaskError(f"unknown generated corpus '{name}'; {nearest(name, GENERATED)}")
@@ -100,7 +102,7 @@ def corpus(name: str = "tiny-sft", n: int = 1000, seed: int = 0) -> list[Row]:
     return GENERATED[name](n, seed)
 
 
-def mixed(split: Split, n: int, seed: int) -> list[Row]:
+def mixed(split: Split, n: int, seed: int) -> list[Columns]:
     """`n` rows, the families in turn."""
     families = PROBLEM_FAMILIES.values()
     each = [family.problems(-(-n // len(families)), seed, split) for family in families]
@@ -108,7 +110,7 @@ def mixed(split: Split, n: int, seed: int) -> list[Row]:
     return [as_row(problem) for problem in turns[:n]]
 
 
-def as_row(problem: Problem) -> Row:
+def as_row(problem: Problem) -> Columns:
     """The columns of a training row."""
     return {
         "prompt": problem.prompt,
@@ -118,12 +120,12 @@ def as_row(problem: Problem) -> Row:
     }
 
 
-def flawed(rows: list[Row], flaws: Flaws, seed: int = 0) -> list[Row]:
+def flawed(rows: list[Columns], flaws: Flaws, seed: int = 0) -> list[Columns]:
     """Copies of the rows with flaws."""
     return [flawed_row(row, flaws, seed) for row in rows]
 
 
-def flawed_row(row: Row, flaws: Flaws, seed: int = 0) -> Row:
+def flawed_row(row: Columns, flaws: Flaws, seed: int = 0) -> Columns:
     """One row; identifiers do not depend on eta, so that clean and noisy corpora are paired."""
     found = _PARTS.fullmatch(row["response"])
     if found is None:

@@ -21,9 +21,9 @@ from typing import Any
 from goldimask.backbones.base import Family
 from goldimask.backbones.checkpoint import empty_model
 from goldimask.backbones.dream import DREAM
-from goldimask.backbones.inspection import adapter_size, memory
 from goldimask.backbones.llada import LLADA
 from goldimask.backbones.loading import empty_backbone
+from goldimask.backbones.summary import adapter_size, memory
 from goldimask.config import Recipe
 from goldimask.errors import GoldimaskError
 from goldimask.train.arguments import DEFAULTS, check_trainer, micro_batches

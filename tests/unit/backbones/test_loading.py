@@ -14,11 +14,11 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
-import goldimask.backbones.folders as folders_module
+import goldimask.backbones.lookup as folders_module
 from builders import LLADA_TEMPLATE, WRITERS, write_dream, write_llada, write_llada_tokenizer
 from goldimask.backbones import BACKBONES, Backbone, load_backbone, new_llada, save_backbone
-from goldimask.backbones.folders import Source
 from goldimask.backbones.liger import fused_loss
+from goldimask.backbones.lookup import Source
 from goldimask.errors import GoldimaskError
 from goldimask.registry import Registry
 from restated import read, restated_logits

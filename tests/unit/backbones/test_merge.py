@@ -177,7 +177,7 @@ def test_inspect_command(folder: Path, family: str) -> None:
 
 
 def test_memory_grows_as_it_should(folder: Path) -> None:
-    from goldimask.backbones.inspection import inspect_model
+    from goldimask.backbones.summary import inspect_model
 
     small, large = (inspect_model(str(folder), n, 2)["memory"]["gib"] for n in (64, 512))
     assert all(large[k] > small[k] for k in small)

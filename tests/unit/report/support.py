@@ -12,7 +12,7 @@ from torch import nn
 
 from goldimask.data.batches import make_batch
 from goldimask.methods import Method, method
-from goldimask.report.inspection import PinnedKeys
+from goldimask.report.inspect import PinnedKeys
 from goldimask.step import MaskedStep
 from goldimask.types import Batch, Example, Signal, Signals, StepOutput
 

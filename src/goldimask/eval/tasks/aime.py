@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task
 from goldimask.eval.tasks.mathematics import make_item, math_task
+from goldimask.eval.testsets import load_rows, pick
 from goldimask.records import Decoding
 
 DECODING = Decoding(decoder="low-confidence", options={"block": 32, "temperature": 0.7})

@@ -15,8 +15,8 @@ from typing import Any
 
 from goldimask.eval import answers
 from goldimask.eval.expression import from_latex, lift_value, rational
-from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, reasoned
+from goldimask.eval.testsets import load_rows, pick
 
 INSTRUCTION = (
     "Using only the provided numbers, create an arithmetic expression that evaluates to exactly "

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from goldimask.eval import answers
-from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, reasoned
+from goldimask.eval.testsets import load_rows, pick
 
 INSTRUCTION = (
     "You are a math expert. You will be given a question to solve. Solve it step by step. "

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from goldimask.eval.sandbox import Mode, Program
-from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task
 from goldimask.eval.tasks.programs import (
     Execution,
@@ -24,6 +23,7 @@ from goldimask.eval.tasks.programs import (
     program_task,
     runner,
 )
+from goldimask.eval.testsets import load_rows, pick
 
 INSTRUCTION = """You are a coding expert. You will be given a coding problem to solve. \
 Solve it step by step.

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task
 from goldimask.eval.tasks.mathematics import make_item, math_task
+from goldimask.eval.testsets import load_rows, pick
 
 
 def math500(protocol: Protocol = "fixed") -> Task:

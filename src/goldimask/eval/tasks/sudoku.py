@@ -18,8 +18,8 @@ import numpy as np
 
 from goldimask.errors import GoldimaskError
 from goldimask.eval import answers
-from goldimask.eval.sources import load_rows, pick
 from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
+from goldimask.eval.testsets import load_rows, pick
 
 INSTRUCTION = """
 Please solve the following 4x4 Sudoku puzzle. The puzzle is provided as a 16-character string \

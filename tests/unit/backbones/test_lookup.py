@@ -183,5 +183,5 @@ def test_digests_are_remembered(
 
 
 def test_the_hash_of_a_hub_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("goldimask.backbones.folders.snapshot_download", lambda *a, **o: folder)
+    monkeypatch.setattr("goldimask.backbones.lookup.snapshot_download", lambda *a, **o: folder)
     assert weights_hash("some/where") == weights_hash(folder)

@@ -14,7 +14,7 @@ from typing import Any
 from goldimask.data.rows import FILES, read_rows
 from goldimask.errors import GoldimaskError
 
-Row = Mapping[str, Any]
+Columns = Mapping[str, Any]
 
 
 def load_rows(
@@ -24,7 +24,7 @@ def load_rows(
     names: Sequence[str],
     hub: tuple[str, str | None, str] | None,
     how: str,
-) -> list[Row]:
+) -> list[Columns]:
     """Rows of a test set. `hub` is (dataset, configuration, split); `how` says where to get it."""
     folder = os.environ.get("GOLDIMASK_DATA")
     if source is not None or folder:
@@ -67,7 +67,7 @@ def find_file(path: Path, names: Sequence[str], where: str) -> Path:
     )
 
 
-def pick(row: Row, *keys: str, task: str) -> Any:
+def pick(row: Columns, *keys: str, task: str) -> Any:
     """The first of several keys that a row has."""
     for key in keys:
         if key in row and row[key] is not None:

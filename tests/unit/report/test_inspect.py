@@ -14,7 +14,7 @@ from goldimask.data.batches import make_batch
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.methods import method
-from goldimask.report.inspection import (
+from goldimask.report.inspect import (
     LEVELS,
     PinnedKeys,
     chosen_methods,
