@@ -16,7 +16,7 @@ import pytest
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a two-block LLaDA-layout model and the embedded tokenizer."""
     from goldimask.backbones import new_llada, save_backbone
-    from goldimask.tiny.tokenizer import build_tokenizer
+    from pretraining.tokenizer import build_tokenizer
 
     tokenizer = build_tokenizer()
     config = {

@@ -17,9 +17,9 @@ from goldimask.weighting import (
     uncapped,
     utility,
     water_fill,
-    water_fill_bisection,
     waterfill,
 )
+from oracles.weighting import water_fill_bisection
 
 CHECK = settings(max_examples=150, deadline=None)
 utilities = st.lists(

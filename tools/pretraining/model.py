@@ -18,8 +18,8 @@ from torch import nn
 
 from goldimask.backbones import Backbone, new_dream, new_llada
 from goldimask.keys import Stream, torch_seed
-from goldimask.tiny.tokenizer import build_tokenizer
 from pretraining.recipe import ModelSection
+from pretraining.tokenizer import build_tokenizer
 
 SPREAD = 0.5
 WRITES = ("o_proj.weight", "down_proj.weight")

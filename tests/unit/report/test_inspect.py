@@ -84,7 +84,7 @@ def test_the_terminal_shows_states_and_takes_no_markup():
 def recipe(tmp_path_factory):
     """A recipe on a random model of the tiny family."""
     from goldimask.backbones import new_llada, save_backbone
-    from goldimask.tiny.tokenizer import build_tokenizer
+    from pretraining.tokenizer import build_tokenizer
 
     folder = tmp_path_factory.mktemp("inspect")
     tokenizer = build_tokenizer()

@@ -10,8 +10,8 @@ import pytest
 from goldimask.backbones import BACKBONES, load_backbone
 from goldimask.decoding import decode
 from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
-from goldimask.tiny.tokenizer import build_tokenizer
 from pretraining.recipe import load_pretraining
+from pretraining.tokenizer import build_tokenizer
 from pretraining.watch import denoising_loss
 
 NAMES = ("tiny", "tiny-b", "tiny-dream")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
 from goldimask.tiny.problem import Split
-from goldimask.tiny.tokenizer import (
+from pretraining.tokenizer import (
     DIALECTS,
     EOS,
     TAGS,
