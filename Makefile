@@ -5,11 +5,14 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help demo test tools lint docs clean
+.PHONY: help demo test fuzz chaos load tools lint docs clean
 
 help:
 	@echo "make demo   fine-tune the embedded model with Vanilla and GoldiMask-D, and compare (5 minutes)"
 	@echo "make test   lint, types and tests"
+	@echo "make fuzz   hostile input at every border, for hours (SCALE=0.01: for minutes)"
+	@echo "make chaos  train, eval and compare killed at random points, 90 times (20 minutes)"
+	@echo "make load   a million rows, 100,000 generations, 1,000 runs: time and memory (10 minutes)"
 	@echo "make tools  install what make test would otherwise skip: npm packages and lm-eval"
 	@echo "make docs   build the documentation into site/"
 
@@ -40,6 +43,16 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+SCALE ?= 1
+fuzz: $(VENV)/.dev
+	$(BIN)/python tests/fuzz/drive.py --scale $(SCALE)
+
+chaos: $(VENV)/.dev
+	$(BIN)/python tests/invariant/chaos.py
+
+load: $(VENV)/.dev
+	$(BIN)/python benchmarks/load.py
 
 tools: $(VENV)/.tools
 	@command -v chromium >/dev/null || echo "chromium is missing: the tests of the pages will be skipped"

@@ -1,14 +1,14 @@
 """Decoding speed: the engine against the straightforward decoder, in one run.
 
-    python benchmarks/decode.py [--json]
+    python benchmarks/decode.py [--device cuda --dtype bfloat16] [--json]
 
     straightforward   whole batch, logits of all positions, float64 softmax over all of them, blocks
                       in lock step, no compaction (`tests/oracles/decoding.py`)
     engine            `goldimask.decode` with the same rule
 
-Both decode the same prompts to the full length on one thread; the minimum CPU time of interleaved
-repeats counts. Tokens and steps must agree. The one-token-per-step decoder shows what the threshold
-saves in steps.
+Both decode the same prompts to the full length; the minimum time of interleaved repeats counts: CPU
+time on one thread, or an accelerator's own, by events. Tokens and steps must agree. The
+one-token-per-step decoder shows what the threshold saves in steps.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from goldimask.decoding import decode, decode_with, make_settings
 from goldimask.decoding.forward import Decodable
 from goldimask.processes import torch_threads
 from goldimask.tiny.families import PROBLEM_FAMILIES, test_set
+from goldimask.train.cost import clock_of
 from oracles.decoding import plain_decode
 
 Outputs = list[tuple[list[int], int]]  # (tokens, steps) per prompt
@@ -56,6 +57,7 @@ def bench_decode(
     def engine(batch: int) -> Outputs:
         return outputs(decode_with(backbone, ids, settings, batch_size=batch))
 
+    clock = clock_of(next(backbone.model.parameters()).device)
     rows: list[dict[str, Any]] = []
     ratios = {}
     for batch in batches:
@@ -63,7 +65,7 @@ def bench_decode(
         made: dict[str, Outputs] = {}
         for _ in range(repeats):
             for name, run in (("straightforward", straightforward), ("engine", engine)):
-                took, made[name] = timed(lambda run=run, batch=batch: run(batch))
+                took, made[name] = timed(lambda run=run, batch=batch: run(batch), clock)
                 seconds[name] = min(seconds[name], took)
                 advance()
         same = made["engine"] == made["straightforward"]
@@ -71,11 +73,19 @@ def bench_decode(
         ratios[str(batch)] = seconds["straightforward"] / seconds["engine"]
     result: dict[str, Any] = {"rows": rows, "speedup": ratios}
     if one_token:
-        took, slow = timed(lambda: one_token_per_step(backbone, ids, length, block, max(batches)))
-        rows.append(row(max(batches), "one-token", took, slow, None))
+        longest = max(batches)
+        took, slow = timed(lambda: one_token_per_step(backbone, ids, length, block, longest), clock)
+        rows.append(row(longest, "one-token", took, slow, None))
         result["steps_ratio"] = rows[-1]["steps_mean"] / rows[0]["steps_mean"]
         advance()
-    return result | {"prompts": len(ids), "length": length, "block": block, "tau": tau}
+    kind = "CPU" if clock is time.process_time else "device"
+    return result | {
+        "prompts": len(ids),
+        "length": length,
+        "block": block,
+        "tau": tau,
+        "clock": kind,
+    }
 
 
 def one_token_per_step(
@@ -100,17 +110,17 @@ def outputs(found: Sequence[Any]) -> Outputs:
     return [(d.tokens, d.steps) for d in found]
 
 
-def timed(run: Callable[[], Outputs]) -> tuple[float, Outputs]:
-    start = time.process_time()
+def timed(run: Callable[[], Outputs], clock: Callable[[], Any]) -> tuple[float, Outputs]:
+    start = clock()
     made = run()
-    return time.process_time() - start, made
+    return float(clock() - start), made
 
 
 def row(batch: int, engine: str, seconds: float, made: Outputs, same: bool | None) -> dict:
     return {
         "batch": batch,
         "engine": engine,
-        "tokens_per_cpu_s": sum(len(tokens) for tokens, _ in made) / seconds,
+        "tokens_per_s": sum(len(tokens) for tokens, _ in made) / seconds,
         "steps_mean": sum(steps for _, steps in made) / len(made),
         "same_tokens": same,
     }
@@ -130,9 +140,16 @@ def as_table(result: dict[str, Any]) -> Any:
         engine = row["engine"] == "engine"
         ratio = f"{result['speedup'][str(row['batch'])]:.2f}" if engine else ""
         same = {None: "", True: "yes", False: "NO"}[row["same_tokens"]]
-        speed, steps = f"{row['tokens_per_cpu_s']:.0f}", f"{row['steps_mean']:.1f}"
+        speed, steps = f"{row['tokens_per_s']:.0f}", f"{row['steps_mean']:.1f}"
         rows.append((row["engine"], str(row["batch"]), speed, ratio, steps, same))
-    columns = ("decoder", "batch", "tokens / CPU s", "times faster", "steps", "same tokens")
+    columns = (
+        "decoder",
+        "batch",
+        f"tokens / {result['clock']} s",
+        "times faster",
+        "steps",
+        "same tokens",
+    )
     words = f"{result['prompts']} prompts to {result['length']} tokens, tau {result['tau']}"
     return table(f"Decoding {words}", columns, rows)
 
@@ -147,10 +164,12 @@ def main() -> None:
     parser.add_argument("--tau", type=float, default=0.9, help="confidence threshold")
     parser.add_argument("--repeats", type=int, default=5, help="the minimum time counts")
     parser.add_argument("--no-one-token", action="store_true", help="leave one token per step out")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, ...")
+    parser.add_argument("--dtype", default="float32", help="float32, bfloat16")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     given = parser.parse_args()
     one_token = not given.no_one_token
-    backbone = load_backbone(given.backbone, device="cpu", dtype="float32")
+    backbone = load_backbone(given.backbone, device=given.device, dtype=given.dtype)
     bar = progress("decode", 2 * given.repeats * len(given.batches) + one_token)
     with torch_threads(), bar as advance:
         result = bench_decode(

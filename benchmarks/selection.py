@@ -1,23 +1,24 @@
-"""Speed of the maximisers: naive torch, batched torch, a lazy heap, and the lazy numba engine.
+"""Speed of the maximisers: naive torch, the dense device engine, a lazy heap, the lazy host engine.
 
     python benchmarks/selection.py --quick
 
 All on one thread, CPU time, the minimum of interleaved rounds, on attention-like matrices
 (`instances.py`):
 
-    naive    the plain maximisers on dense float32 torch marginals, one sweep per choice
-    torch    the batched engine, float64, per example of its batch (of 8 up to N = 256, else of 1)
-    heap     lazy greedy with a heap (Minoux), numba float64
-    numba    the lazy engine; `layout_seconds` is its transposed copy of the matrix, which is not in
-             `seconds`, as the others' copies are not in theirs; the ratios give both
+    naive      the plain maximisers on dense float32 torch marginals, one sweep per choice
+    device     D and R, dense float64, per example of its batch (of 8 up to N = 256, else of 1)
+    heap       lazy greedy with a heap (Minoux), numba float64
+    host       the lazy engine; `layout_seconds` is its transposed copy of the matrix, which is not
+               in `seconds`, as the others' copies are not in theirs; the ratios give both
+    decoupled  P on the host with decoupled swaps instead of exact best pairs
 
 What `same_set` compares. Up to 256 candidates: every engine with the float64 oracle. Up to `full`:
-numba with the batched engine, and every other engine with numba (`reference`). Above it a dense
-engine would take minutes, so naive and torch rows are the time of one sweep multiplied by the
-number of sweeps (`extrapolated`; for twin and practical that number is a lower bound): D is
-compared with the heap, and nothing is compared for the others, whose `same_set` is null. There D
-and R are audited instead: at `audited` steps of their order, all marginals are computed densely in
-float64 and the choice of that step is made again (`audit` says whether it was the same each time).
+D and R of the host with the device engine, and every other engine with the host (`reference`).
+Above it a dense engine would take minutes, so naive rows are the time of one sweep multiplied by
+the number of sweeps (`extrapolated`; for twin and practical that number is a lower bound), and D is
+compared with the heap. What is compared with nothing has a null. Above `full` D and R are audited
+instead: at `audited` steps of their order, all marginals are computed densely in float64 and the
+choice of that step is made again (`audit` says whether it was the same each time).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from goldimask.objective import Support
 from goldimask.processes import torch_threads
 from goldimask.select import oracle
 from goldimask.select.base import Selection
-from goldimask.select.batched import prepare, run_batch
+from goldimask.select.dense import DENSE, run_dense
 from goldimask.select.draws import step_words
 from goldimask.select.engine import Rules, Task, lay_out, maximise
 from goldimask.select.kernels import delta64, new_state
@@ -80,7 +81,7 @@ def sweeps_of(selector: str, budget: int, found: Selection) -> int:
     """Dense sweeps a naive maximiser makes (at least, for twin and practical)."""
     if selector == "twin":
         return 4 * len(found.order)
-    return budget + (len(found.order) if selector == "practical" else 0)
+    return budget + (2 * len(found.order) if selector == "practical" else 0)
 
 
 def same(a: Selection, b: Selection) -> bool:
@@ -98,7 +99,7 @@ def bench_size(
     attention, priority = instance(family, n)
     naive = naive_problem(attention, priority)
     out = []
-    sweep = None if n <= full else dense_sweeps(attention, priority, naive, rounds)
+    sweep = None if n <= full else dense_sweeps(naive, rounds)
     for share in shares:
         budget = max(1, round(n * share))
         for selector in SELECTORS:
@@ -108,24 +109,15 @@ def bench_size(
     return out
 
 
-def dense_sweeps(attention, priority, naive, rounds: int) -> dict[str, float]:
-    """Seconds of one sweep of all marginals, naive and batched."""
-    n = len(priority)
-    reveal = np.zeros(n, dtype=bool)
+def dense_sweeps(naive: oracle.Problem, rounds: int) -> float:
+    """Seconds of one naive sweep of all marginals."""
+    reveal = np.zeros(naive.n, dtype=bool)
     reveal[::3] = True
-    one = np.ones((1, n), dtype=bool)
-    p = prepare(torch.from_numpy(attention)[None], priority[None], np.array([1]), one, [0], PHI)
-    mask = torch.from_numpy(reveal)[None]
-    support = p.received(mask)
-    times: dict[str, list[float]] = {"naive": [], "torch": []}
-    for _ in range(max(rounds, 3)):
-        times["naive"].append(seconds_of(lambda: naive.delta(reveal))[0])
-        times["torch"].append(seconds_of(lambda: p.delta(mask, support))[0])
-    return {name: min(t) for name, t in times.items()}
+    return min(seconds_of(lambda: naive.delta(reveal))[0] for _ in range(max(rounds, 3)))
 
 
 def bench_case(
-    attention, priority, budget: int, selector: str, naive, rounds: int, sweep: dict | None
+    attention, priority, budget: int, selector: str, naive, rounds: int, sweep: float | None
 ) -> list[Row]:
     n = len(priority)
     task = Task(attention, np.arange(n), priority, budget, SEED)
@@ -133,24 +125,28 @@ def bench_case(
     many, lams = torch.from_numpy(attention).expand(batch, -1, -1), priority[None].repeat(batch, 0)
     everyone = np.ones((batch, n), dtype=bool)
     layout = lay_out(task)
-    actions: dict[str, Callable[[], Any]] = {"numba": lambda: maximise(task, rules, layout)}
+    actions: dict[str, Callable[[], Any]] = {"host": lambda: maximise(task, rules, layout)}
     if selector == "greedy":
         actions["heap"] = lambda: heap(layout, priority, budget)
     if sweep is None:
         actions["naive"] = lambda: oracle.solve(naive, selector, budget, SEED)
-        actions["torch"] = lambda: run_batch(
-            many, lams, np.full(batch, budget), everyone, [SEED] * batch, selector, PHI
-        )[0]
+        if selector in DENSE:
+            actions["device"] = lambda: run_dense(
+                many, lams, np.full(batch, budget), everyone, [SEED] * batch, selector, PHI
+            )[0]
+    if selector == "practical":
+        decoupled = Rules(selector, PHI, "decoupled")
+        actions["decoupled"] = lambda: maximise(task, decoupled, layout)
     times: dict[str, list[float]] = {name: [] for name in actions}
     found: dict[str, Selection] = {}
     laid = [seconds_of(lambda: lay_out(task))[0] for _ in range(rounds)]
     for turn in range(rounds):
         for name, action in actions.items():
-            slow = name not in ("numba", "heap")
+            slow = name in ("naive", "device")
             if not slow or turn < (2 if n <= ORACLE else 1):  # the slow ones are steady enough
                 seconds, found[name] = seconds_of(action)
-                times[name].append(seconds / (batch if name == "torch" else 1))
-    fast = found["numba"]
+                times[name].append(seconds / (batch if name == "device" else 1))
+    fast = found["host"]
     if n <= ORACLE:
         found["oracle"] = oracle.solve(
             oracle.problem(attention, priority, PHI), selector, budget, SEED
@@ -165,10 +161,10 @@ def bench_case(
     rows[0]["layout_seconds"] = min(laid)
     if sweep and selector in ("greedy", "randomized"):
         rows[0] |= audit(attention, priority, fast, budget, selector)
-    for name, seconds in (sweep or {}).items():
+    if sweep is not None:
         count = sweeps_of(selector, budget, fast)
         rows.append({
-            "engine": name, "seconds": seconds * count, "evaluations": n * count,
+            "engine": "naive", "seconds": sweep * count, "evaluations": n * count,
             "same_set": None, "reference": None, "extrapolated": True,
         })  # fmt: skip
     return rows
@@ -176,12 +172,14 @@ def bench_case(
 
 def compared(name: str, found: dict[str, Selection]) -> Row:
     """Whether an engine's set is that of another engine, and which; null if there is no other."""
+    if name == "decoupled":  # another local search, whose set may be another
+        return {"same_set": None, "reference": None}
     if "oracle" in found:
         reference = "oracle"
-    elif name != "numba":
-        reference = "numba"
+    elif name != "host":
+        reference = "host"
     else:
-        reference = next((other for other in ("torch", "heap") if other in found), None)
+        reference = next((other for other in ("device", "heap") if other in found), None)
     equal = None if reference is None else same(found[name], found[reference])
     return {"same_set": equal, "reference": reference}
 
@@ -246,14 +244,17 @@ def ratios(rows: Sequence[Row]) -> list[Row]:
     laid = {(r["n"], r["budget"]): r["layout_seconds"] for r in rows if "layout_seconds" in r}
     out = []
     for n, budget in dict.fromkeys((r["n"], r["budget"]) for r in rows):
-        d = at[n, budget, "greedy", "numba"]
+        d = at[n, budget, "greedy", "host"]
         row: Row = {"n": n, "budget": budget}
-        for engine in ("naive", "torch", "heap"):
-            row[f"{engine}_over_numba"] = at[n, budget, "greedy", engine] / d
+        for engine in ("naive", "heap"):
+            row[f"{engine}_over_host"] = at[n, budget, "greedy", engine] / d
         with_copy = d + laid[n, budget]
-        row["naive_over_numba_and_layout"] = at[n, budget, "greedy", "naive"] / with_copy
+        row["naive_over_host_and_layout"] = at[n, budget, "greedy", "naive"] / with_copy
         for selector in SELECTORS[1:]:
-            row[f"{selector}_over_greedy"] = at[n, budget, selector, "numba"] / d
+            row[f"{selector}_over_greedy"] = at[n, budget, selector, "host"] / d
+        p = at[n, budget, "practical", "host"]
+        row["naive_over_practical"] = at[n, budget, "practical", "naive"] / p
+        row["practical_over_decoupled"] = p / at[n, budget, "practical", "decoupled"]
         out.append(row)
     return out
 

@@ -4,22 +4,25 @@ The selector reveals the most confident candidates first; the weigher gives each
 scaled to mean one. Both are ordinary callables with the signals they `need`; the step does the
 rest.
 
-Three ways to use them:
+Whatever registers itself can be named, and nothing else. Three ways to use it:
 
-1. by `module:attribute`, straight from a recipe or from Python:
+1. `import plugin_method` in your own Python; from then on the names below are known;
+
+2. from a recipe by `module:attribute`, with `goldimask train RECIPE --allow-plugins` (in Python:
+   `with goldimask.allow_plugins():`), because importing the module runs its code:
 
        method:
          preset: goldimask-d
          select: {kind: "plugin_method:easy_first"}
          weigh: {kind: "plugin_method:one_minus_p", floor: 0.1}
 
-2. as a preset, also by `module:attribute`: `method: {preset: "plugin_method:EASY_FIRST"}`;
+   or all of it at once, `method: {preset: "plugin_method:EASY_FIRST"}`;
 
-3. installed with your package, so that the short names work everywhere and `goldimask list methods`
-   shows them:
+3. installed with your package, so that the short names work everywhere, without the option, and
+   `goldimask list methods` shows them:
 
        [project.entry-points."goldimask.plugins"]
-       easy-first = "plugin_method:register"
+       easy-first = "plugin_method"
 
 Run `python examples/plugin_method.py` for a few steps on a tiny random model.
 """
@@ -68,11 +71,13 @@ class OneMinusP:
         return Weights(raw / mean.clamp_min(1e-12), loss_scale(c, batch))
 
 
+@SELECTORS.register("easy-first")
 def easy_first() -> EasyFirst:
     """Reveal what the model is most sure of."""
     return EasyFirst()
 
 
+@WEIGHERS.register("one-minus-p")
 def one_minus_p(floor: float = 0.0) -> OneMinusP:
     """Weigh by 1 - p, mean one; options come from the recipe and are checked by their types."""
     return OneMinusP(floor)
@@ -80,19 +85,12 @@ def one_minus_p(floor: float = 0.0) -> OneMinusP:
 
 EASY_FIRST = Preset(
     noise={"kind": "overmask"},
-    select={"kind": "plugin_method:easy_first"},
-    weigh={"kind": "plugin_method:one_minus_p"},
+    select={"kind": "easy-first"},
+    weigh={"kind": "one-minus-p"},
     paper="an example",
     passes=2,
 )
-
-
-def register() -> None:
-    """The entry point: called once, before any name is looked up."""
-    SELECTORS.add("easy-first", easy_first, summary="Reveal what the model is most sure of.")
-    WEIGHERS.add("one-minus-p", one_minus_p, summary="Weigh by 1 - p, mean one.")
-    row = Preset({"kind": "overmask"}, {"kind": "easy-first"}, {"kind": "one-minus-p"}, passes=2)
-    PRESETS.add("easy-first", row, summary="Reveal easy tokens, weigh hard ones.")
+PRESETS.add("easy-first", EASY_FIRST, summary="Reveal easy tokens, weigh hard ones.")
 
 
 def main(steps: int = 20) -> list[float]:
@@ -102,7 +100,7 @@ def main(steps: int = 20) -> list[float]:
     backbone = load_backbone("tiny")
     examples, _ = load_examples("tiny-sft", backbone, limit=8)
     batch = make_batch(examples, backbone.pad_id)
-    step = MaskedStep(method("plugin_method:EASY_FIRST"), backbone.scorer)
+    step = MaskedStep(method("easy-first"), backbone.scorer)
     optimiser = torch.optim.AdamW(backbone.model.parameters(), lr=3e-3)
     losses = []
     for epoch in range(steps):

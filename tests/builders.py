@@ -164,27 +164,32 @@ def llada_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def dream_shapes(config: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Published tensor names and their shapes (Qwen2's)."""
+def stock_shapes(config: dict[str, Any], bias: bool = False) -> dict[str, tuple[int, ...]]:
+    """Published tensor names and their shapes: Llama's, Qwen2's (`bias`), Qwen3's, with experts."""
     d, f, v = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
-    kv = d * config["num_key_value_heads"] // config["num_attention_heads"]
+    heads = config["num_attention_heads"]
+    head = config.get("head_dim") or d // heads
+    q, kv = head * heads, head * config["num_key_value_heads"]
+    normed = "head_dim" in config or "qk_layernorm" in config  # Qwen3
+    experts = config.get("num_experts", 0)
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d)}
     for n in range(config["num_hidden_layers"]):
         block = f"model.layers.{n}."
-        shapes |= {
-            f"{block}input_layernorm.weight": (d,),
-            f"{block}self_attn.q_proj.weight": (d, d),
-            f"{block}self_attn.q_proj.bias": (d,),
-            f"{block}self_attn.k_proj.weight": (kv, d),
-            f"{block}self_attn.k_proj.bias": (kv,),
-            f"{block}self_attn.v_proj.weight": (kv, d),
-            f"{block}self_attn.v_proj.bias": (kv,),
-            f"{block}self_attn.o_proj.weight": (d, d),
-            f"{block}post_attention_layernorm.weight": (d,),
-            f"{block}mlp.gate_proj.weight": (f, d),
-            f"{block}mlp.up_proj.weight": (f, d),
-            f"{block}mlp.down_proj.weight": (d, f),
-        }
+        attention = {"q_proj": (q, d), "k_proj": (kv, d), "v_proj": (kv, d), "o_proj": (d, q)}
+        shapes[f"{block}input_layernorm.weight"] = (d,)
+        for k, s in attention.items():
+            shapes[f"{block}self_attn.{k}.weight"] = s
+            if bias and k != "o_proj":
+                shapes[f"{block}self_attn.{k}.bias"] = s[:1]
+        if normed:
+            shapes |= {f"{block}self_attn.{k}_norm.weight": (head,) for k in "qk"}
+        width = config["expert_intermediate_size"] if experts else f
+        mlp = {"gate_proj": (width, d), "up_proj": (width, d), "down_proj": (d, width)}
+        places = [f"mlp.experts.{e}." for e in range(experts)] or ["mlp."]
+        shapes |= {f"{block}{at}{k}.weight": s for at in places for k, s in mlp.items()}
+        if experts:
+            shapes[f"{block}mlp.gate.weight"] = (experts, d)
+        shapes[f"{block}post_attention_layernorm.weight"] = (d,)
     return shapes | {"model.norm.weight": (d,), "lm_head.weight": (v, d)}
 
 
@@ -328,10 +333,128 @@ def write_dream(folder: Path | str, seed: int = 0, shards: int = 2, **changes: A
     }
     config = dream_config(**{**tokens, **changes})
     (folder / "config.json").write_text(json.dumps(config, indent=2))
-    write_shards(random_state(dream_shapes(config), seed), folder, shards)
+    write_shards(random_state(stock_shapes(config, bias=True), seed), folder, shards)
     generation = {"alg": "origin", "eps": 0.001, "mask_token_id": None, "steps": 512}
     (folder / "generation_config.json").write_text(json.dumps(generation))
     return folder
 
 
-WRITERS = {"llada": write_llada, "dream": write_dream}
+# Qwen3's: thinking is switched off with an empty block.
+QWEN3_TEMPLATE = DREAM_TEMPLATE.replace(
+    "assistant\n' }}{% endif %}",
+    "assistant\n' }}{% if enable_thinking is defined and enable_thinking is false %}"
+    "{{ '<think>\n\n</think>\n\n' }}{% endif %}{% endif %}",
+)
+ROLE_TEMPLATE = (
+    "{% for m in messages %}<role>{{ m['role'] | upper }}</role>{{ m['content'] }}<|role_end|>"
+    "{% endfor %}<role>ASSISTANT</role>"
+)
+# name -> fields of the published config that tell it apart, special tokens, template
+STOCK: dict[str, tuple[dict[str, Any], list[str], str]] = {
+    "llama": (
+        {"architectures": ["A2DLlamaLMHeadModel"], "model_type": "a2d-llama", "rope_theta": 5e5},
+        LLADA_SPECIALS,
+        LLADA_TEMPLATE,
+    ),
+    "diffullama": (
+        {"architectures": ["DiscreteDiffusionModel"], "model_type": "llama", "rms_norm_eps": 1e-5},
+        LLADA_SPECIALS,
+        LLADA_TEMPLATE,
+    ),
+    "open-dcoder-0.5B": (
+        {"architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "tie_word_embeddings": True},
+        [*DREAM_SPECIALS[:4], "<M>"],
+        DREAM_TEMPLATE,
+    ),
+    "qwen3": (
+        {
+            "architectures": ["A2DQwen3LMHeadModel"],
+            "model_type": "a2d-qwen3",
+            "tie_word_embeddings": True,
+            "head_dim": 16,
+        },
+        DREAM_SPECIALS,
+        QWEN3_TEMPLATE,
+    ),
+    "coda": (
+        {"architectures": ["CoDALanguageModel"], "model_type": "CoDA", "head_dim": 16},
+        DREAM_SPECIALS,
+        QWEN3_TEMPLATE,
+    ),
+    "llada-moe": (
+        {
+            "architectures": ["LLaDAMoEModelLM"],
+            "model_type": "llada",
+            "num_experts": 6,
+            "num_experts_per_tok": 2,
+            "norm_topk_prob": None,
+            "expert_intermediate_size": 24,
+            "intermediate_size": None,
+            "moe_layer_freq": [1, 1, 1],
+            "qk_layernorm": True,
+            "num_key_value_heads": 4,
+            "rope_theta": 50000,
+            "shared_expert_intermediate_size": None,
+        },
+        ["<|startoftext|>", "<|endoftext|>", "<|role_end|>", "<|mask|>"],
+        ROLE_TEMPLATE,
+    ),
+}
+
+
+def stock_config(name: str, **changes: Any) -> dict[str, Any]:
+    """config.json of a model under transformers' own names, with tiny sizes."""
+    module = {"AutoConfig": f"configuration_{name}.Config", "AutoModel": f"modeling_{name}.Model"}
+    return {
+        "attention_dropout": 0.0,
+        "auto_map": module,
+        "hidden_act": "silu",
+        "hidden_size": 32,
+        "initializer_range": 0.02,
+        "intermediate_size": 80,
+        "max_position_embeddings": 512,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 3,
+        "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-06,
+        "rope_scaling": None,
+        "rope_theta": 1000000.0,
+        "torch_dtype": "bfloat16",
+        "vocab_size": 384,
+        **STOCK[name][0],
+        **changes,
+    }
+
+
+def write_stock(folder: Path | str, seed: int = 0, shards: int = 2, **changes: Any) -> Path:
+    """A download of a model under transformers' names; the folder's name says which."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _, specials, template = STOCK[folder.name]
+    tokenizer = byte_tokenizer(specials)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    tokenizer.model.save(str(folder))
+    pad = tokenizer.token_to_id("<|endoftext|>")
+    declared = {"pad_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
+    if folder.name in ("open-dcoder-0.5B", "qwen3"):
+        declared["mask_token"] = specials[-1]
+    else:  # elsewhere it stands in the config, or in a table of ours
+        changes = {"mask_token_id": tokenizer.token_to_id(specials[-1]), **changes}
+    kind = "Qwen2Tokenizer" if "<|im_end|>" in specials else "PreTrainedTokenizerFast"
+    written = {"tokenizer_class": kind, "chat_template": template, **declared}
+    (folder / "tokenizer_config.json").write_text(json.dumps(written))
+    config = stock_config(folder.name, **{"pad_token_id": pad, "eos_token_id": pad, **changes})
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    state = random_state(stock_shapes(config, bias=folder.name.startswith("open-dcoder")), seed)
+    if config.get("tie_word_embeddings"):
+        state["lm_head.weight"] = state["model.embed_tokens.weight"].clone()  # tied, yet stored
+    if folder.name == "diffullama":
+        state = {
+            k.replace("model.embed_tokens", "embed_tokens").replace("model.", "denoise_model."): v
+            for k, v in state.items()
+        }
+    write_shards(state, folder, shards)
+    return folder
+
+
+WRITERS = {"llada": write_llada, "dream": write_dream, **dict.fromkeys(STOCK, write_stock)}

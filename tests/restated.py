@@ -1,7 +1,7 @@
-"""Both architectures once more, in plain torch, from the published tensor names: the oracle.
+"""Every architecture once more, in plain torch, from the published tensor names: the oracle.
 
-RMSNorm, half-rotation RoPE, grouped-query attention, SwiGLU, biases where Dream has them. Nothing
-is imported from transformers or from the library.
+RMSNorm, half-rotation RoPE, grouped-query attention, SwiGLU; biases, norms of queries and keys, and
+experts where the stored tensors have them. Nothing is imported from transformers or the library.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ DREAM = {
     "up": "mlp.up_proj",
     "down": "mlp.down_proj",
 }
+DIFFULLAMA = {**DREAM, "embed": "embed_tokens", "final": "denoise_model.norm"}
+DIFFULLAMA["block"] = "denoise_model.layers.{}."
 
 
 def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -59,7 +61,8 @@ def restated_logits(
 ) -> Tensor:
     """[B, T] ids -> raw [B, T, V] logits."""
     config, state = read(folder)
-    names = LLADA if config["model_type"] == "llada" else DREAM
+    names = DIFFULLAMA if "embed_tokens.weight" in state else DREAM
+    names = LLADA if "d_model" in config else names
     state = {k: v.to(dtype) for k, v in state.items()}
     if names is LLADA:
         heads, kv, layers = config["n_heads"], config["n_kv_heads"], config["n_layers"]
@@ -77,6 +80,24 @@ def restated_logits(
         y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + eps)
         return state[name + ".weight"] * y.to(x.dtype)
 
+    def feed_forward(x: Tensor, *parts: str) -> Tensor:
+        gate = linear(x, parts[0])
+        gated = (
+            gate * torch.sigmoid(gate) if dtype == torch.float32 else torch.nn.functional.silu(gate)
+        )
+        return linear(gated * linear(x, parts[1]), parts[2])
+
+    def mixture(x: Tensor, block: str) -> Tensor:
+        """Every expert on every token, weighted by the router; zero but for the best few."""
+        scores = linear(x, block + "gate").float().softmax(-1)  # [B, T, experts]
+        limit = scores.sort(-1, descending=True)[0][..., config["num_experts_per_tok"] - 1, None]
+        weights = scores * (scores >= limit)  # not made to sum to one again
+        out = torch.zeros_like(x)
+        for e in range(config["num_experts"]):
+            parts = (f"{block}experts.{e}.{part}_proj" for part in ("gate", "up", "down"))
+            out = out + weights[..., e, None] * feed_forward(x, *parts)
+        return out
+
     h = state[names["embed"] + ".weight"][ids]
     for n in range(layers):
         block = names["block"].format(n)
@@ -85,19 +106,20 @@ def restated_logits(
             linear(x, block + names[part]).unflatten(-1, (count, -1)).transpose(1, 2)
             for part, count in (("q", heads), ("k", kv), ("v", kv))
         )
+        if block + "self_attn.q_norm.weight" in state:
+            q, k = norm(q, block + "self_attn.q_norm"), norm(k, block + "self_attn.k_norm")
         full = names is LLADA  # LLaDA rotates in float32 whatever the precision
         q, k = rotate(q, theta, full), rotate(k, theta, full)
         k, v = (z.repeat_interleave(heads // kv, dim=1) for z in (k, v))
         a = attend(q, k, v, valid).transpose(1, 2).flatten(2)
         h = h + linear(a, block + names["o"])
         x = norm(h, block + names["norm2"])
-        gate = linear(x, block + names["gate"])
-        gated = (
-            gate * torch.sigmoid(gate) if dtype == torch.float32 else torch.nn.functional.silu(gate)
-        )
-        h = h + linear(gated * linear(x, block + names["up"]), block + names["down"])
+        if block + "mlp.gate.weight" in state:
+            h = h + mixture(x, block + "mlp.")
+        else:
+            h = h + feed_forward(x, *(block + names[part] for part in ("gate", "up", "down")))
     head = names["head"] if names["head"] + ".weight" in state else names["embed"]
-    return norm(h, names["final"]) @ state[head + ".weight"].T
+    return norm(h, names["final"]).float() @ state[head + ".weight"].float().T  # sums in float32
 
 
 def rotate(x: Tensor, theta: float, full: bool) -> Tensor:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 RINGS: dict[str, tuple[frozenset[str], ...]] = {
     "method": (
-        frozenset({"errors", "files", "keys", "types", "registry", "settings", "processes"}),
+        frozenset(
+            {"errors", "files", "keys", "types", "registry", "settings", "processes", "tabulated"}
+        ),
         frozenset({"noise", "objective", "weighting", "select", "baselines"}),
         frozenset({"methods", "presets"}),
         frozenset({"step", "metrics"}),
         frozenset({"backbones"}),
     ),
     "workshop": (
-        frozenset({"config", "records", "jobs", "console"}),
-        frozenset({"data", "stats", "bootstrap", "tables", "figures"}),
+        frozenset({"config", "records", "jobs", "workers", "console"}),
+        frozenset({"data", "stats", "thresholds", "bootstrap", "tables", "figures"}),
         frozenset({"decoding", "train"}),
         frozenset({"eval"}),
-        frozenset({"report"}),
+        frozenset({"report", "selftest"}),
     ),
     "laboratory": (frozenset({"tiny"}), frozenset({"studies"}), frozenset({"campaign"})),
     "door": (frozenset({"cli", "__main__"}),),

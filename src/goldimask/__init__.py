@@ -30,6 +30,7 @@ _EXPORTS = {
     "StepOutput": "goldimask.types",
     "Stream": "goldimask.keys",
     "Weights": "goldimask.types",
+    "allow_plugins": "goldimask.registry",
     "decode": "goldimask.decoding",
     "evaluate": "goldimask.eval",
     "load_backbone": "goldimask.backbones",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from goldimask.keys import Stream as Stream
     from goldimask.methods import Method as Method
     from goldimask.methods import method as method
+    from goldimask.registry import allow_plugins as allow_plugins
     from goldimask.select import Selection as Selection
     from goldimask.select import select_reveal as select_reveal
     from goldimask.step import MaskedStep as MaskedStep

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import TypeAdapter
 
-from goldimask.errors import GoldimaskError, nearest
+from goldimask.errors import GoldimaskError, nearest, short
+from goldimask.files import check_plain, parse_yaml
 from goldimask.settings import STRICT, make
 
 
@@ -33,8 +35,13 @@ class BackboneSection:
     attn: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
     quant: Literal["nf4"] | None = None
     kernel: Literal["torch", "liger"] = "torch"  # scoring; liger: fused, with the extra `liger`
+    compile: Literal["blocks"] | None = None  # training passes through torch.compile
     # predictor: Dream's row before the token (D10, docs/decisions.md); the same for LLaDA
     attention_rows: Literal["token", "predictor"] = "token"
+    # what a checkpoint that is not known by name does not say (backbones/known.py)
+    layout: str | None = None  # llada, dream, llama, qwen2, qwen3, qwen3_moe, diffullama
+    shift: bool | None = None  # true: row i predicts token i + 1
+    mask_id: int | None = None
     __pydantic_config__ = STRICT
 
 
@@ -114,6 +121,7 @@ class EvaluationSection:
 
     objective: Literal["vanilla", "method", "lift"] = "vanilla"  # lift: as released, noisy
     t_grid: int = 16  # noise levels of the fixed bank
+    pairs: int = 128  # least number of (example, level) pairs in it
     batch_size: int = 16
     patience: int | None = None  # stop after so many evaluations without a better one
     __pydantic_config__ = STRICT
@@ -144,13 +152,16 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 def find_recipe(path: str | Path) -> Path:
     """A file, or a recipe that ships with the package: `llada8b` (or `recipes/llada8b.yaml`)."""
     file = Path(path)
-    if file.is_file():
-        return file
+    with suppress(OSError, ValueError):  # a name that no file can have
+        if file.is_file():
+            return file
     packaged = packaged_recipes()
     name = file.name.removesuffix(".yaml")
     if name in packaged and file.parent in (Path(), Path("recipes")):
         return packaged[name]
-    raise GoldimaskError(f"recipe '{path}': no such file; packaged: {nearest(name, packaged)}")
+    raise GoldimaskError(
+        f"recipe '{short(str(path))}': no such file; packaged: {nearest(name, packaged)}"
+    )
 
 
 def packaged_recipes() -> dict[str, Path]:
@@ -162,15 +173,9 @@ def packaged_recipes() -> dict[str, Path]:
 def read_yaml(file: Path) -> dict[str, Any]:
     """One YAML mapping, with the place of any mistake."""
     try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else str(file)
-        raise GoldimaskError(
-            f"{place}: not valid YAML: {error.problem or error.context}"
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise GoldimaskError(f"{file}: not valid YAML: {error}") from error
+        loaded = parse_yaml(file.read_text(encoding="utf-8-sig"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
@@ -185,22 +190,19 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
     result = _copy(values)
     for word in overrides:
         path, sign, text = word.partition("=")
+        where = f"override '{short(word)}'"
         if not sign or not path:
-            raise GoldimaskError(f"override '{word}': write key=value, such as method.weigh.cap=5")
-        try:
-            value = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise GoldimaskError(f"override '{word}': the value is not valid YAML") from error
+            raise GoldimaskError(f"{where}: write key=value, such as method.weigh.cap=5")
+        value = parse_yaml(text, where)
         *parents, last = path.split(".")
         section = result
         for parent in parents:
             inner = section.get(parent)
             if inner is not None and not isinstance(inner, dict):
-                raise GoldimaskError(f"override '{word}': '{parent}' is not a section")
-            section = (
-                section.setdefault(parent, {}) if inner is not None else _open(section, parent)
-            )
+                raise GoldimaskError(f"{where}: '{short(parent)}' is not a section")
+            section = inner if inner is not None else _open(section, parent)
         section[last] = value
+    check_plain(result, "overrides")
     return result
 
 

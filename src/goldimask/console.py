@@ -69,3 +69,7 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
                 bar.advance(task, n)
 
         yield advance
+
+
+def percent(share: float, digits: int = 1) -> str:
+    return f"{100 * share:.{digits}f}"

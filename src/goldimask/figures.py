@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from goldimask.files import write_bytes
-from goldimask.stats import Point
 from goldimask.tables import file_name
+from goldimask.thresholds import Point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,8 @@ FORMATS: dict[str, dict[str, Any]] = {
     "pdf": {"metadata": {"CreationDate": None, "ModDate": None}},
     "png": {"dpi": 160, "metadata": {"Software": None}},
 }
-WIDE = 3  # charts side by side
+WIDE = 3  # charts side by side, unless a figure says otherwise
+LONG = 40  # characters of a title, beyond which its panel has a line of its own
 INSIDE = 4  # names that a legend inside of a chart leaves room for
 
 
@@ -93,6 +94,7 @@ class Figure:
     name: str
     title: str
     charts: tuple[Chart, ...] | tuple[Intervals, ...]
+    wide: int = WIDE  # charts side by side
 
     @property
     def lines(self) -> list[Line]:
@@ -137,26 +139,29 @@ def known(name: str) -> int | None:
 def steps_figure(
     points: Sequence[Point], name: str = "steps", families: Mapping[str, str] | None = None
 ) -> Figure:
-    """Accuracy against decoding steps (paper, Figure 2): a chart per task and length.
+    """Accuracy against decoding steps (paper, Figures 2 and 3) of one decoder.
 
-    Markers are the thresholds, from loose (left) to tight; baselines are dashed. Upper left is
-    better. `families` names the method of a run whose name does not.
+    A chart per task and length (a line of charts) and panel (side by side). Markers are the
+    thresholds, from loose (left) to tight; baselines are dashed. Upper left is better. `families`
+    names the method of a row whose name does not.
     """
     families = families or {}
+    panels = list(dict.fromkeys(p.panel for p in points))
     charts = []
-    lengths = {
-        task: {p.length for p in points if p.task == task} for task in (p.task for p in points)
-    }
     for task, length in dict.fromkeys((p.task, p.length) for p in points):
-        mine = [p for p in points if (p.task, p.length) == (task, length)]
-        lines = []
-        for run in dict.fromkeys(p.run for p in mine):
-            line = sorted((p for p in mine if p.run == run), key=lambda p: p.tau)
-            places = tuple((p.steps, 100 * p.accuracy) for p in line)
-            lines.append(Line(run, places, families.get(run, ""), "both", dashed=line[0].baseline))
-        title = f"{task}, length {length}" if len(lengths[task]) > 1 else task
-        charts.append(Chart(title, "mean steps per example", "accuracy (%)", tuple(lines)))
-    return Figure(name, "Accuracy against decoding steps", tuple(charts))
+        for panel in panels:
+            mine = [p for p in points if (p.task, p.length, p.panel) == (task, length, panel)]
+            lines = []
+            for run in dict.fromkeys(p.run for p in mine):
+                line = sorted((p for p in mine if p.run == run), key=lambda p: p.tau)
+                places = tuple((p.steps, 100 * p.accuracy) for p in line)
+                look = (families.get(run, ""), "both")
+                lines.append(Line(run, places, *look, dashed=line[0].baseline))
+            title = f"{task}, L = {length}" if length else task
+            title = f"{panel}: {title}" if len(panels) > 1 else title
+            charts.append(Chart(title, "mean steps per example", "accuracy (%)", tuple(lines)))
+    wide = len(panels) if len(panels) > 1 else WIDE
+    return Figure(name, "Accuracy against decoding steps", tuple(charts), wide)
 
 
 # --- drawing -------------------------------------------------------------------------------------
@@ -181,7 +186,7 @@ def draw(figure: Figure) -> Drawing:
     """The figure by matplotlib; nothing is shown or written."""
     from matplotlib.figure import Figure as Drawing
 
-    wide = min(WIDE, len(figure.charts))
+    wide = min(figure.wide, len(figure.charts))
     high = -(-len(figure.charts) // wide)
     looks = styles(figure.lines)
     outside = bool(looks) and (len(figure.charts) > 1 or len(looks) > INSIDE)
@@ -193,7 +198,8 @@ def draw(figure: Figure) -> Drawing:
     for axis in axes[len(figure.charts) :]:
         axis.set_axis_off()
     for axis, chart in zip(axes, figure.charts, strict=False):
-        axis.set_title(literal(chart.title), fontsize=9, loc="left")
+        title = chart.title if len(chart.title) < LONG else chart.title.replace(": ", "\n", 1)
+        axis.set_title(literal(title), fontsize=9, loc="left")
         axis.tick_params(labelsize=7)
         axis.grid(alpha=0.25, linewidth=0.5, axis="both" if isinstance(chart, Chart) else "x")
         axis.spines[["top", "right"]].set_visible(False)

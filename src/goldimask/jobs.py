@@ -15,11 +15,12 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -32,6 +33,12 @@ from goldimask.files import write_json
 from goldimask.records import Kind, Manifest, digest, read_json, read_manifest
 
 SEAL = "complete.json"
+SECRET_NAME = r"(?:[\w.-]*[._-])?(?:token|api[_-]?key|access[_-]?key|secret|password|passwd)"
+SECRET_FLAG = re.compile(rf"--?{SECRET_NAME}", re.I)
+SECRET_VALUE = re.compile(rf"((?:^|[\s,{{?&\"'-]){SECRET_NAME}\s*[=:]\s*)[^\s,}}&]+", re.I)
+SECRET_LOOK = re.compile(
+    r"\b(?:hf_|sk-|ghp_|github_pat_|glpat-|xox[abprs]-|AKIA)[\w-]{8,}|(?<=://)[^/\s@]+(?=@)"
+)
 Say = Callable[[str], None]
 PACKAGES = ("goldimask", "torch", "transformers", "peft", "accelerate", "numpy", "tokenizers")
 
@@ -53,10 +60,25 @@ def make_manifest(kind: Kind, key: str, model: str, weights: str, **facts: Any) 
 def provenance() -> dict[str, Any]:
     """Command, versions and git state of now."""
     return {
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "command": own_command(),
         "versions": {"python": platform.python_version(), **{p: _version(p) for p in PACKAGES}},
         "git": git_state(),
     }
+
+
+def own_command() -> list[str]:
+    """The words of this process, without what must stay secret."""
+    return redacted([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
+def redacted(words: Sequence[str]) -> list[str]:
+    """Words with tokens, keys and passwords replaced: by their look, or by the name before them."""
+    found: list[str] = []
+    for word in words:
+        named = bool(found) and SECRET_FLAG.fullmatch(found[-1]) is not None
+        shown = "***" if named and not word.startswith("-") else word
+        found.append(SECRET_LOOK.sub("***", SECRET_VALUE.sub(r"\1***", shown)))
+    return found
 
 
 def _version(name: str) -> str | None:
@@ -95,7 +117,10 @@ def same_job(folder: Path, manifest: Manifest) -> bool:
 
 
 def _named(manifest: Manifest) -> str:
-    return f"{manifest.model} ({manifest.kind}, weights {manifest.weights}, key {manifest.key})"
+    source = manifest.facts.get("source")
+    where = f" at '{source}'" if source and source != manifest.model else ""
+    name = f"{manifest.model}{where}"
+    return f"{name} ({manifest.kind}, weights {manifest.weights}, key {manifest.key})"
 
 
 # --- lock ----------------------------------------------------------------------------------------
@@ -106,7 +131,10 @@ def take_lock(folder: Path, part: str = "", wait: float = 0.0) -> FileLock:
 
     Refused after `wait` seconds if somebody else has it.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GoldimaskError(f"'{folder}' cannot be written: {error.strerror}") from error
     name = f".{folder.name}{f'.{part}' if part else ''}.lock"
     lock = FileLock(folder.with_name(name), timeout=wait, thread_local=False)
     holder = folder.with_name(f"{name}.json")
@@ -117,15 +145,13 @@ def take_lock(folder: Path, part: str = "", wait: float = 0.0) -> FileLock:
         raise GoldimaskError(
             f"'{folder}' is being written by {who}; wait for it, stop it, or choose another folder"
         ) from error
-    write_json(
-        holder,
-        {
-            "process": os.getpid(),
-            "host": platform.node(),
-            "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-            "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        },
-    )
+    facts = {
+        "process": os.getpid(),
+        "host": platform.node(),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "command": " ".join(own_command()),
+    }
+    holder.write_text(json.dumps(facts), "utf-8")  # a kill leaves no temporary name beside it
     return lock
 
 
@@ -145,6 +171,13 @@ def locked(folder: Path, part: str = "", wait: float = 0.0) -> Iterator[None]:
         yield
     finally:
         drop_lock(lock)
+
+
+def wait_until_free(folder: Path, wait: float) -> None:
+    """Wait for whoever still writes into a folder, and take no right to it."""
+    if folder.with_name(f".{folder.name}.lock").exists():
+        with locked(folder, wait=wait):
+            pass
 
 
 def _holder(file: Path) -> str:
@@ -210,8 +243,10 @@ def damage(folder: Path) -> str | None:
         expected = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
     except FileNotFoundError:
         return "it was not completely written"
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return f"its {SEAL} cannot be read"
+    if not isinstance(expected, dict) or not expected or any("\0" in name for name in expected):
+        return f"its {SEAL} names no files"
     for name, facts in expected.items():
         file = folder / name
         if not file.is_file():

@@ -16,19 +16,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
-import goldimask.baselines
-import goldimask.select  # noqa: F401  registers the selectors
+import goldimask.baselines  # noqa: F401  registers the methods of others
 from goldimask.baselines.adaptive import Memory
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.noise import NOISES, Noise
 from goldimask.presets import PRESETS as PRESETS
 from goldimask.presets import Preset as Preset
 from goldimask.registry import Registry
+from goldimask.select import SELECTOR_NAMES, warmup  # registers the selectors
 from goldimask.select.base import SELECTORS, Select
 from goldimask.settings import make
-from goldimask.types import Batch, Signal, Signals, StepOutput
+from goldimask.types import Batch, Overlapping, Signal, Signals, StepOutput
 from goldimask.weighting import WEIGHERS, Weigh
 
 Protocols = Literal["goldimask", "lift"]
@@ -71,6 +72,20 @@ class Method:
     def memory(self) -> Memory | None:
         """Signals kept from earlier visits instead of a probe pass (goldimask-a)."""
         return getattr(self.select, "memory", None)
+
+    def overlaps(self, device: torch.device) -> bool:
+        """May a step be begun before the one before it is finished, with the same results?
+
+        Not where the probe reads what earlier steps left (a memory) or draws dropout, and not
+        without a selection on the host, which is all there is to gain.
+        """
+        if (
+            self.memory is not None
+            or self.probe_mode != "eval"
+            or isinstance(self.select, Stateful)
+        ):
+            return False
+        return isinstance(self.select, Overlapping) and self.select.runs(device) == "host"
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -204,12 +219,12 @@ def _check_method_options(options: Mapping[str, Any]) -> None:
 def merge(base: Mapping[str, Any], override: Mapping[str, Any] | None) -> dict[str, Any]:
     """Overrides on top of a preset's section; a new `kind` drops the old kind's options."""
     override = dict(override or {})
-    if override.get("kind", base["kind"]) != base["kind"]:
+    if override.get("kind", base.get("kind")) != base.get("kind"):
         return override
     merged = dict(base)
     for key, value in override.items():
         nested = isinstance(merged.get(key), Mapping) and isinstance(value, Mapping)
-        merged[key] = {**merged[key], **value} if nested else value
+        merged[key] = merge(merged[key], value) if nested else value
     return merged
 
 
@@ -217,3 +232,16 @@ def build(registry: Registry[Callable[..., Any]], section: Mapping[str, Any], wh
     """Call the registered factory with a section's options, checked against its signature."""
     options = {k: v for k, v in section.items() if k != "kind"}
     return make(registry.get(section["kind"], f"{where}.kind"), options, where)
+
+
+def warm_up(method: Method) -> tuple[str, ...]:
+    """Compile (or read from numba's cache) what the method's steps will run; names of maximisers.
+
+    The metric `value_vs_greedy` runs greedy beside every other maximiser.
+    """
+    maximiser = method.shown["maximiser"]
+    if maximiser not in SELECTOR_NAMES:
+        return ()
+    names = tuple(dict.fromkeys(("greedy", maximiser)))
+    warmup(names)
+    return names

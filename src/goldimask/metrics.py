@@ -11,20 +11,22 @@
     negative_reveals    share of reveals with a negative marginal gain
     value               F(R) per example that revealed something
     value_vs_random     F(R) against F of a random reveal of the same size, ratio of sums
-    value_vs_greedy     F(R) against greedy's, for other maximisers; one example per batch
+    value_vs_greedy     F(R) against greedy's, for other maximisers; one example per log line
     examples_no_target  examples with K = 0, or nothing masked: counted, they add no loss
     examples_no_reveal  examples with targets whose context stayed as it was
     seconds/PHASE       per micro-batch
 
 A metric is a pair (total, count), so that micro-batches and ranks pool exactly: the value is the
-ratio of the sums. What a method does not define has count 0 and is left out. Nothing here waits for
-the device; `MetricPool.pop` does. Several watch over decisions
-(D23, D25, D26, D28, D29, docs/decisions.md).
+ratio of the sums. One that costs a selection of its own is a function that makes the pair, called
+for the last micro-batch before a log line and for no other. What a method does not define has count
+0 and is left out. Nothing here waits for the device; `MetricPool.pop` does. Several watch over
+decisions (D23, D25, D26, D28, D29, docs/decisions.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,6 +35,7 @@ from torch import Tensor
 from goldimask.baselines.ranking import highest
 from goldimask.keys import Keys
 from goldimask.objective import Priority, Support
+from goldimask.processes import Span, send
 from goldimask.types import Batch, StepOutput
 from goldimask.weighting import n_eff
 
@@ -56,9 +59,10 @@ NAMES = (
 )
 TOTALS = frozenset({"examples_no_target", "examples_no_reveal"})  # reported as counts
 Pair = tuple[Any, Any]  # (total, count), tensors or numbers
+Metric = Pair | Callable[[], Pair]
 
 
-def step_metrics(out: StepOutput, batch: Batch) -> dict[str, Pair]:
+def step_metrics(out: StepOutput, batch: Batch) -> dict[str, Metric]:
     """Totals and counts of one step."""
     c, s = out.corruption, out.supervised
     candidates, targets, revealed = c.candidates.sum(), s.sum(), out.reveal.mask.sum()
@@ -66,7 +70,7 @@ def step_metrics(out: StepOutput, batch: Batch) -> dict[str, Pair]:
     w, n = out.weights.value, s.sum(1)
     ratio = torch.where(has_targets, n_eff(w) / n.clamp_min(1), 0.0)
     budgeted = (c.keep > 0) & (c.budget() > 0)
-    metrics: dict[str, Pair] = {
+    metrics: dict[str, Metric] = {
         "ce": (-(out.logp * s).double().sum(), targets),
         "n_eff_ratio": (ratio.sum(), has_targets.sum()),
         "weight_max": (torch.where(has_targets, w.amax(1), 0.0).sum(), has_targets.sum()),
@@ -85,8 +89,8 @@ def step_metrics(out: StepOutput, batch: Batch) -> dict[str, Pair]:
     return metrics | _selection(out, batch)
 
 
-def _selection(out: StepOutput, batch: Batch) -> dict[str, Pair]:
-    metrics: dict[str, Pair] = {}
+def _selection(out: StepOutput, batch: Batch) -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
     reveal = out.reveal
     if reveal.gains is not None:
         gains = [g for row in reveal.gains for g in row]
@@ -98,14 +102,16 @@ def _selection(out: StepOutput, batch: Batch) -> dict[str, Pair]:
     metrics["value"] = (total, sum(used))
     objective = out.extra.get("objective")
     if objective is not None and out.signals.attention is not None:
-        chosen = torch.tensor(used, device=batch.ids.device)
+        chosen = send(torch.tensor(used), batch.ids.device)
         control = random_reveal(out, batch)
         metrics["value_vs_random"] = (
             total,
             (reveal_value(out, control, *objective) * chosen).sum(),
         )
         if out.extra.get("maximiser") != "greedy" and any(used):
-            metrics["value_vs_greedy"] = _against_greedy(out, batch, used.index(True), *objective)
+            b = used.index(True)
+            bare = replace(out, loss=out.loss.detach())  # a log line must not keep the graph
+            metrics["value_vs_greedy"] = lambda: _against_greedy(bare, batch, b, *objective)
     return metrics
 
 
@@ -163,18 +169,34 @@ class MetricPool:
 
     def __init__(self) -> None:
         self.sums: Tensor | None = None  # [2 x names] float64: total, count, total, ..
+        self.spans: list[tuple[int, Span]] = []  # cell and time of the device, read when popped
+        self.late: dict[str, Callable[[], Pair]] = {}  # of the last step
 
-    def add(self, metrics: Mapping[str, Pair]) -> None:
+    def add(self, metrics: Mapping[str, Metric]) -> None:
         """Accumulate on the device of the tensors, without waiting for it."""
-        cells = [x for name in NAMES for x in metrics.get(name, (0.0, 0.0))]
-        plain = [0.0 if isinstance(x, Tensor) else float(x) for x in cells]
+        self.late = {name: m for name, m in metrics.items() if callable(m)}
+        pairs = {name: m for name, m in metrics.items() if not callable(m)}
+        cells = [x for name in NAMES for x in pairs.get(name, (0.0, 0.0))]
+        self.spans += [(i, x) for i, x in enumerate(cells) if isinstance(x, Span)]
+        plain = [0.0 if isinstance(x, Tensor | Span) else float(x) for x in cells]
         sums = torch.tensor(plain, dtype=torch.float64)
         index = [i for i, x in enumerate(cells) if isinstance(x, Tensor)]
         if index:
             tensors = torch.stack([cells[i].detach().double() for i in index])
-            sums = sums.to(tensors.device)
-            sums[torch.tensor(index, device=tensors.device)] = tensors
-        self.sums = sums if self.sums is None else self.sums + sums
+            sums = send(sums, tensors.device)
+            sums[send(torch.tensor(index), tensors.device)] = tensors
+        if self.sums is not None:
+            where = (sums if sums.device.type != "cpu" else self.sums).device
+            before, now = (x if x.device == where else send(x, where) for x in (self.sums, sums))
+            sums = before + now
+        self.sums = sums
+
+    def settle(self) -> None:
+        """Read the device's clock: what was timed since the last call goes into the sums."""
+        for cell, span in self.spans:
+            assert self.sums is not None
+            self.sums[cell] += float(span)
+        self.spans = []
 
     def pop(
         self,
@@ -182,6 +204,9 @@ class MetricPool:
         device: torch.device | str | None = None,
     ) -> dict[str, float]:
         """Values since the last call; `reduce(tensor, "sum")` adds over ranks."""
+        if self.late:
+            self.add({name: make() for name, make in self.late.items()})
+        self.settle()
         sums = self.sums
         if sums is None:
             sums = torch.zeros(2 * len(NAMES), dtype=torch.float64)

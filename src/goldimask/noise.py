@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-import torch
 
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
+from goldimask.processes import send
 from goldimask.registry import Registry
 from goldimask.types import Batch, Corruption
 
@@ -64,10 +64,10 @@ def corrupt(
     `rate` maps (draw, example id) to (t, rho); `keep` maps (t, rho, L, |C|) to the supervised
     count.
     """
-    response = batch.response.cpu().numpy()
+    response, ids = batch.on_host()
     candidates = np.zeros_like(response)
     ts, rhos, keeps = [], [], []
-    for b, example_id in enumerate(batch.example_id.tolist()):
+    for b, example_id in enumerate(ids):
         positions = np.flatnonzero(response[b])
         numbers = draw(keys, example_id, len(positions), eps)
         t, rho = rate(numbers, example_id)
@@ -76,13 +76,9 @@ def corrupt(
         ts.append(t)
         rhos.append(rho)
         keeps.append(keep(t, rho, len(positions), len(chosen)))
-    device = batch.ids.device
-    return Corruption(
-        candidates=torch.from_numpy(candidates).to(device),
-        t=torch.tensor(ts, dtype=torch.float32, device=device),
-        rho=torch.tensor(rhos, dtype=torch.float32, device=device),
-        keep=torch.tensor(keeps, dtype=torch.int64, device=device),
-    )
+    kept, device = np.array(keeps, dtype=np.int64), batch.ids.device
+    t, rho = (send(np.array(x, dtype=np.float32), device) for x in (ts, rhos))
+    return Corruption(send(candidates, device), t, rho, send(kept, device), (candidates, kept))
 
 
 def supervised_count(t: float, length: int) -> int:
@@ -136,24 +132,8 @@ def full(eps: float = EPS) -> Noise:
 
     def noise(batch: Batch, keys: Keys) -> Corruption:
         c = corrupt(batch, keys, lambda d, e: (float(d.t), 1.0), lambda t, rho, n, c: c, eps)
-        return Corruption(batch.response.clone(), c.t, 1.0 - c.t, c.keep)
-
-    return noise
-
-
-@NOISES.register("bank")
-def bank(levels: int = 16, seed: int = 0) -> Noise:
-    """A fixed set of (t, mask) draws for validation (D14, docs/decisions.md).
-
-    The same for every method and call. t is stratified over the bank: example e takes the level
-    (e mod levels + 1/2) / levels, so that a small validation set covers the whole range and no
-    example is weighted by 1/t = 1000.
-    """
-
-    def rate(d: Draw, example_id: int) -> tuple[float, float]:
-        return float(np.float32((example_id % levels + 0.5) / levels)), 0.0
-
-    def noise(batch: Batch, keys: Keys) -> Corruption:
-        return corrupt(batch, Keys(seed), rate, lambda t, rho, n, c: c)
+        assert c.host is not None
+        host = (batch.on_host()[0], c.host[1])
+        return Corruption(batch.response.clone(), c.t, 1.0 - c.t, c.keep, host)
 
     return noise

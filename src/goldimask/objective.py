@@ -4,6 +4,7 @@
 
     lambda(p) = p^a (1-p)^b          priority; the paper uses a=1, b=3, with its peak at p = 1/4
     phi(s)    = s / (s + s0)         saturating support, s0 = 0.05; or phi(s) = s (linear)
+    either may be a table instead: points that a study measured (`goldimask.tabulated`)
 
 Marginal of revealing x:
 
@@ -18,7 +19,7 @@ against.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +27,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from goldimask.errors import GoldimaskError
+from goldimask.tabulated import Tabulated, read_table
 
+PrioritySpec = str | list[float] | dict[str, Any]  # of a recipe, see `priority_curve`
 Floats = NDArray[np.float64]
 _CURVE = re.compile(r"(?:(p)(?:\^([0-9.]+))?)?(?:\(1-p\)(?:\^([0-9.]+))?|(1-p))?")
 
@@ -37,27 +40,38 @@ class Priority:
 
     a: float = 1.0
     b: float = 3.0
+    table: Tabulated | None = None  # instead of the exponents
 
     def __call__(self, p: Any) -> Any:
         """Elementwise, on numpy arrays or torch tensors, in the dtype given."""
-        return p**self.a * (1.0 - p) ** self.b
+        return self.table(p) if self.table else p**self.a * (1.0 - p) ** self.b
 
     @property
     def peak(self) -> float:
         """Where the curve is largest."""
+        if self.table:
+            return self.table.x[int(np.argmax(self.table.y))]
         return self.a / (self.a + self.b) if self.a + self.b else 0.0
 
     def __str__(self) -> str:
+        if self.table:
+            return self.table.name
         power = lambda x: "" if x == 1 else f"^{x:g}"  # noqa: E731
         left = f"p{power(self.a)}" if self.a else ""
         right = (f"(1-p){power(self.b)}" if left or self.b != 1 else "1-p") if self.b else ""
         return left + right or "1"
 
 
-def priority_curve(spec: str | Sequence[float] | Priority, where: str = "priority") -> Priority:
-    """Read `"p(1-p)^3"`, `"1-p"`, or an exponent pair `[a, b]`."""
+def priority_curve(
+    spec: str | Sequence[float] | Mapping[str, Any] | Priority, where: str = "priority"
+) -> Priority:
+    """Read `"p(1-p)^3"`, `"1-p"`, an exponent pair `[a, b]`, or `{kind: table, file: ...}`."""
     if isinstance(spec, Priority):
         return spec
+    if isinstance(spec, Mapping):
+        if spec.get("kind") != "table":
+            raise GoldimaskError(f"{where}.kind: '{spec.get('kind')}' must be 'table'")
+        return Priority(table=read_table(spec, "priority", where))
     if isinstance(spec, str):
         match = _CURVE.fullmatch(spec.replace(" ", ""))
         if not spec.strip() or match is None:
@@ -77,16 +91,23 @@ def priority_curve(spec: str | Sequence[float] | Priority, where: str = "priorit
 class Support:
     """phi(s): the benefit of attention mass s on revealed tokens."""
 
-    kind: Literal["saturating", "linear"] = "saturating"
+    kind: Literal["saturating", "linear", "table"] = "saturating"
     s0: float = 0.05
+    table: Tabulated | None = None  # of kind "table"
 
     def __post_init__(self) -> None:
-        if self.kind not in ("saturating", "linear"):
-            raise GoldimaskError(f"support.kind: '{self.kind}' must be 'saturating' or 'linear'")
+        if self.kind not in ("saturating", "linear", "table"):
+            raise GoldimaskError(
+                f"support.kind: '{self.kind}' must be 'saturating', 'linear' or 'table'"
+            )
+        if (self.kind == "table") != (self.table is not None):
+            raise GoldimaskError("support.table: goes with kind 'table', and only with it")
         if not (np.isfinite(self.s0) and self.s0 > 0):
             raise GoldimaskError(f"support.s0: {self.s0} must be a positive number")
 
     def __call__(self, s: Any) -> Any:
+        if self.table:
+            return self.table(s)
         return s if self.kind == "linear" else s / (s + self.s0)
 
 

@@ -1,9 +1,10 @@
-"""The table of methods: every baseline of the paper, GoldiMask, and every ablation of section 4.4.
+"""The table of methods: every baseline of the paper, GoldiMask, its ablations, and our controls.
 
 A row is three recipe sections (noise x select x weigh) and how the probe runs. Rows are data:
-listing them imports neither torch nor the parts they name. `goldimask.methods.method` turns a row
-into a `Method`; `passes` counts its forward passes, one of them with gradient (a test compares it
-with the signals that the built method asks for).
+listing them imports neither torch nor the parts they name. `paper` says where the paper trains and
+shows a row; rows that it does not have say `not in the paper`. `goldimask.methods.method` turns a
+row into a `Method`; `passes` counts its forward passes, one of them with gradient (a test compares
+it with the signals that the built method asks for).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 from goldimask.registry import Registry
 
 Section = Mapping[str, Any]
+OWN = "not in the paper"
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,20 @@ class Preset:
     noise: Section
     select: Section
     weigh: Section
-    paper: str = ""  # where it is defined
+    paper: str = ""  # where it is defined, or that it is not
     options: Section = field(default_factory=dict)  # attention_layer, probe_mode
     passes: int = 0  # forward passes of a step; 0: not stated, ask the built method
     cost: float | None = None  # training time relative to Vanilla in the paper (four B200)
 
+    @property
+    def published(self) -> bool:
+        """Does the paper show a model that was trained so?"""
+        return bool(self.paper) and not self.paper.startswith(OWN)
+
 
 PRESETS: Registry[Preset] = Registry("method")
 
-MAIN = (  # the paper's tables and appendix, and goldimask-a; every other row is an ablation
+MAIN = (  # the paper's tables and appendix, and goldimask-a; every other row changes one part
     "vanilla",
     "cart",
     "gift",
@@ -139,7 +146,7 @@ for _letter, _kind, _what, _cost in (
 _add(
     "goldimask-a",
     "GoldiMask-D in one pass, from signals of earlier visits.",
-    "hinted at in section 5; this project's design",
+    f"{OWN}: our design, hinted at in section 5",
     select={"kind": "recall", "maximiser": "greedy", "priority": CURVE, "support": dict(SUPPORT)},
     weigh={"kind": "recall", "cap": 10.0, "priority": CURVE},
     passes=1,
@@ -155,7 +162,7 @@ _add(
 _add(
     "random-uniform",
     "Random reveal; uniform weights: the budget alone.",
-    "control",
+    f"{OWN}: a control",
     select={"kind": "random"},
     weigh=UNIFORM,
     passes=1,
@@ -169,7 +176,7 @@ _add(
 _add(
     "static-uniform",
     "Reveal by initial marginals; uniform weights.",
-    "control",
+    f"{OWN}: a control",
     select=reveal("static"),
     weigh=UNIFORM,
 )
@@ -189,7 +196,7 @@ for _suffix, _weigh, _what in (
     _add(
         f"goldimask-d-{_suffix}",
         f"GoldiMask-D's reveal; {_what}.",
-        ABLATIONS if _suffix not in ("clip", "c2") else "control",
+        ABLATIONS if _suffix not in ("clip", "c2") else f"{OWN}: a control",
         weigh=_weigh,
     )
 for _suffix, _curve in (("1mp", "1-p"), ("p1mp", "p(1-p)"), ("p1mp2", "p(1-p)^2")):
@@ -203,13 +210,13 @@ for _suffix, _curve in (("1mp", "1-p"), ("p1mp", "p(1-p)"), ("p1mp2", "p(1-p)^2"
 _add(
     "goldimask-d-linear",
     "GoldiMask-D with linear support, phi(s) = s.",
-    'appendix "Study 3"',
+    f"{OWN}: Study 3 fits this curve, no model is trained with it",
     select=reveal("greedy", support={"kind": "linear"}),
 )
 _add(
     "budget-sample",
     "Vanilla masks; 32 targets, drawn by priority, carry loss.",
-    'appendix "Study 1"',
+    f"{OWN}'s tables: a rule of Study 1, which has settings of its own",
     noise=UNIFORM,
     select={"kind": "none"},
     weigh={"kind": "budget-sample", "k": 32, "priority": CURVE},

@@ -7,13 +7,20 @@ metrics are the same for any number (D2, D4, docs/decisions.md).
 from __future__ import annotations
 
 import os
+import platform
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from goldimask.errors import GoldimaskError
 
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
 T = TypeVar("T")
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 def rank() -> int:
@@ -27,10 +34,9 @@ def world() -> int:
 def start() -> None:
     """Join the other processes, if there are any; the Trainer uses the same state later."""
     if world() > 1:
-        import torch
         from accelerate import PartialState
 
-        PartialState(cpu=not torch.accelerator.is_available())
+        PartialState(cpu=own_device().type == "cpu")
 
 
 def on_main(action: Callable[[], T]) -> T:
@@ -83,15 +89,126 @@ def wait() -> None:
         dist.barrier()
 
 
-def own_device() -> str | None:
-    """The accelerator of this process when there are several of each."""
+def devices() -> int:
+    """How many accelerators this machine has, of whatever kind torch knows."""
     import torch
 
-    local = os.environ.get("LOCAL_RANK")
-    if world() == 1 or local is None or not torch.accelerator.is_available():
-        return None
-    found = torch.accelerator.current_accelerator()
-    return None if found is None else f"{found.type}:{local}"
+    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+
+
+def own_device() -> torch.device:
+    """The accelerator of this process, or the CPU."""
+    import torch
+
+    found = torch.accelerator.current_accelerator() if devices() else None
+    if found is None:
+        return torch.device("cpu")
+    local = os.environ.get("LOCAL_RANK") if world() > 1 else None
+    index = torch.accelerator.current_device_index() if local is None else int(local)
+    return torch.device(found.type, index)
+
+
+def check_devices(processes: int) -> None:
+    """More processes than accelerators would share a card silently."""
+    if devices() and processes > devices():
+        raise GoldimaskError(f"--nproc: {processes} processes for {devices()} device(s)")
+
+
+def worker_devices(processes: int, asked: str | None = None) -> list[str]:
+    """One device for each of several processes that know nothing of each other."""
+    import torch
+
+    if world() > 1:
+        raise GoldimaskError(
+            "--nproc: a launcher has started this process; leave it to one of them"
+        )
+    place = torch.device(asked) if asked else own_device()
+    if processes == 1 or place.type == "cpu":
+        return [str(place)] * processes
+    if asked and place.index is not None:
+        raise GoldimaskError(
+            f"--nproc: {processes} processes on '{asked}' alone; say --device {place.type}"
+        )
+    check_devices(processes)
+    return [f"{place.type}:{i}" for i in range(processes)]
+
+
+def use_device(name: str) -> None:
+    """Make a device the current one: pinned memory and events would go to the first otherwise."""
+    import torch
+
+    place = torch.device(name)
+    if place.type != "cpu" and place.index is not None:
+        torch.accelerator.set_device_index(place.index)
+
+
+def one_thread() -> dict[str, str]:
+    """The environment of a process that shares the machine with others like it."""
+    return {**dict.fromkeys(THREADS, "1"), **os.environ}
+
+
+def sharded() -> bool:
+    """Was FSDP2 asked for?"""
+    return os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
+
+
+def send(values: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Host values to a device, without waiting for what it is doing."""
+    import torch
+
+    host = torch.as_tensor(values)
+    return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
+
+
+class DeviceTime:
+    """A moment on the device's own clock; `later - earlier` is a `Span`."""
+
+    def __init__(self, device: torch.device) -> None:
+        import torch
+
+        self.event = torch.Event(device.type, enable_timing=True)
+        self.event.record()
+
+    def __sub__(self, earlier: DeviceTime) -> Span:
+        return Span(earlier, self)
+
+
+class Span:
+    """Seconds between two moments; asking (`float`) waits until the device has passed both."""
+
+    def __init__(self, begin: DeviceTime, end: DeviceTime) -> None:
+        self.begin, self.end = begin, end
+
+    def __float__(self) -> float:
+        self.end.event.synchronize()
+        return self.begin.event.elapsed_time(self.end.event) / 1000.0
+
+
+def clock(device: torch.device) -> Callable[[], Any]:
+    """What times the phases of a step: the host runs ahead of a device, so its clock would lie."""
+    return time.perf_counter if device.type == "cpu" else lambda: DeviceTime(device)
+
+
+def hardware() -> str:
+    """What all processes together run on: `4 x NVIDIA B200`, or a CPU with the threads in use."""
+    import torch
+
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if found is not None:
+        module = torch.get_device_module(found)
+        name = getattr(module, "get_device_name", lambda: found.type)()
+        return f"{world()} x {name}"
+    threads = world() * torch.get_num_threads()
+    return f"{_cpu_name()}, {threads} thread{'s' * (threads > 1)}"
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            named = next((x for x in file if x.startswith("model name")), "")
+    except OSError:
+        named = ""
+    return named.partition(":")[2].strip() or platform.processor() or platform.machine()
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from goldimask.errors import GoldimaskError
-from goldimask.files import write_json
+from goldimask.errors import GoldimaskError, short
+from goldimask.files import read_object, write_json
 
 MANIFEST, RECIPE, METRICS, RESULT = "manifest.json", "recipe.yaml", "metrics.jsonl", "result.json"
 SAMPLES = "samples-*.jsonl"
@@ -93,6 +93,8 @@ class Outcome(Record):
     of: float  # zero where the task gives none
     steps: int  # calls of the model
     seconds: float  # its share of the batch it was decoded in
+    tokens: int = 0  # of the answer, before its first end token; 0 where nobody counted
+    rendered: str = ""  # hash of the prompt's token ids, the chat template applied
 
     @cached_property
     def key(self) -> Key:
@@ -150,7 +152,8 @@ R = TypeVar("R", bound=BaseModel)
 
 def digest(value: Any) -> str:
     """16 hexadecimal digits of any JSON value."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    form = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
+    text = json.dumps(value, **form, default=str)  # a column of dates or bytes
     return text_hash(text)
 
 
@@ -181,7 +184,7 @@ def read_lines(path: Path, kind: type[R]) -> tuple[list[R], int]:
             continue
         try:
             found.append(kind.model_validate(json.loads(line)))
-        except (ValidationError, ValueError) as error:
+        except (ValidationError, ValueError, RecursionError) as error:
             if line.startswith(b"{") and not line.rstrip().endswith(b"}"):
                 torn += 1
                 continue
@@ -221,15 +224,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object, or nothing where there is no file."""
-    if not path.is_file():
-        return {}
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (ValueError, OSError) as error:
-        raise GoldimaskError(f"{path}: not readable as JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise GoldimaskError(f"{path}: expected a JSON object, found a {type(value).__name__}")
-    return value
+    return read_object(path) if path.is_file() else {}
 
 
 @dataclass(frozen=True)
@@ -266,7 +261,10 @@ class Run:
 
     @property
     def seed(self) -> int:
-        return int(self.recipe.get("seed", 42))
+        seed = self.recipe.get("seed", 42)
+        if not isinstance(seed, int):
+            raise GoldimaskError(f"{self.folder / RECIPE}: seed: {short(seed)} is not a number")
+        return seed
 
 
 def open_run(path: Path | str, name: str | None = None) -> Run:
@@ -308,13 +306,18 @@ def evaluated(path: Path | str) -> Path | None:
 
 
 def read_evaluation(path: Path | str) -> tuple[Manifest, list[Outcome]]:
-    """Manifest and answers of an evaluation folder or a run; each answer counts once.
-
-    An evaluation inside a run is refused when the run's weights are no longer those that answered.
-    """
+    """Manifest and answers of an evaluation folder or a run; each answer counts once."""
     folder = evaluated(path)
     if folder is None:
         raise GoldimaskError(f"{path}: no {SAMPLES} here or in eval/; run `goldimask eval` first")
+    return answerer(folder), list(read_outcomes(folder).values())
+
+
+def answerer(folder: Path) -> Manifest:
+    """Whose answers an evaluation folder holds.
+
+    An evaluation inside a run is refused when the run's weights are no longer those that answered.
+    """
     manifest = read_manifest(folder)
     if manifest is None or manifest.kind != "evaluate":
         raise GoldimaskError(
@@ -331,7 +334,7 @@ def read_evaluation(path: Path | str) -> tuple[Manifest, list[Outcome]]:
                 f"{folder}: these are answers of weights {manifest.weights[:16]}, but the run now "
                 f"holds {weights[:16]}; remove the folder and evaluate again"
             )
-    return manifest, list(read_outcomes(folder).values())
+    return manifest
 
 
 def unfinished(manifest: Manifest, outcomes: Sequence[Outcome]) -> list[tuple[Trial, int]]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from goldimask.errors import GoldimaskError, nearest
+from goldimask.errors import GoldimaskError, nearest, short
 
 STRICT = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass that is a section
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for such a key
@@ -33,11 +33,11 @@ def check(
     """The values, coerced by the target's signature; `where` is their key, `source` their file."""
     at = Place(where, source)
     if not isinstance(values, Mapping):
-        raise at.error((), f"expected a section with keys (got {values!r})")
+        raise at.error((), f"expected a section with keys (got {short(values)})")
     names = parameters(target)
     for key in values:
         if key not in names:
-            raise at.unknown((str(key),), names)
+            raise at.unknown((short(key),), names)
     model = _model(target, tuple(values))
     try:
         checked = model(**values)
@@ -47,7 +47,8 @@ def check(
         path = first["loc"]
         if first["type"] in UNKNOWN:
             raise at.unknown(path, _names_at(target, path[:-1])) from error
-        raise at.error(path, f"{first['msg']} (got {first['input']!r})") from error
+        got = short(first["input"])
+        raise at.error(path, f"{short(first['msg'])} (got {got})") from error
     return {key: getattr(checked, key) for key in values}
 
 

@@ -1,11 +1,11 @@
-"""Outcomes in, numbers out: results of tasks, lengths, seeds, steps at equal thresholds.
+"""Outcomes in, numbers out: results of tasks, lengths and seeds.
 
     Wilson:     interval of a proportion, 95 % (scipy's)
     pass@k:     mean over problems of 1 - C(n-c, k) / C(n, k), n samples, c of them correct
     seeds:      mean and sample standard deviation (denominator n - 1)
-    reduction:  1 - steps / steps(most accurate baseline), at each threshold (paper, section
-                "Accuracy and Parallel-Decoding Cost"); it compares iterations, not seconds
 
+A task that is published as pass@k over k samples (AIME) has that as its score, never the mean over
+samples; with fewer samples than k, the score is pass@(as many as there are), and says so.
 Three seeds carry no test: tables give mean and deviation, and what compares two methods pairs their
 problems (`goldimask.bootstrap`). The published tables take, per task, the best of the lengths 128,
 256 and 512. That choice is made on the test data and flatters every method; the fixed lengths
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,11 +34,11 @@ FIXED = "fixed length per task, not selected"
 
 @dataclass(frozen=True)
 class TaskResult:
-    """One task at one length, sampling seed and way of decoding."""
+    """One task at one length, sampling seed and way of decoding; of pass@k, over all seeds."""
 
     task: str
     length: int
-    seed: int
+    seed: int | None  # None for pass@k
     decoding: Decoding
     n: int
     correct: int
@@ -52,20 +52,48 @@ class TaskResult:
     protocol: str = "fixed"
     version: str = ""
     solved: float = 0.0  # share of answers that are correct as a whole
+    tokens_a_call: float | None = None  # tokens of the answers over calls; None: not counted
+    samples: int = 1  # of each problem
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"decoding": self.decoding.model_dump()}
 
 
 def aggregate(
-    outcomes: Iterable[Outcome], metrics: Mapping[str, str] | None = None
+    outcomes: Iterable[Outcome],
+    metrics: Mapping[str, str] | None = None,
+    samples: Callable[[str], int] = lambda task: 1,
 ) -> tuple[TaskResult, ...]:
-    """One result per trial, in order of appearance; `metrics` names each task's headline figure."""
+    """One result per trial, in order of appearance; `metrics` names each task's headline figure.
+
+    `samples` is how many a task is published with; those of one with several are one result.
+    """
     groups: dict[object, list[Outcome]] = {}
-    for outcome in outcomes:
-        groups.setdefault(outcome.place, []).append(outcome)
+    for o in outcomes:
+        place = (o.task, o.length, o.decoding) if samples(o.task) > 1 else o.place
+        groups.setdefault(place, []).append(o)
     named = metrics or {}
-    return tuple(result_of(g, named.get(g[0].task, "accuracy")) for g in groups.values())
+    return tuple(
+        sampled_result(g, k)
+        if (k := samples(g[0].task)) > 1
+        else result_of(g, named.get(g[0].task, "accuracy"))
+        for g in groups.values()
+    )
+
+
+def sampled_result(group: Sequence[Outcome], k: int) -> TaskResult:
+    """pass@k of one group; its `n` and `correct` count problems, its interval is over them."""
+    verdicts: dict[str, list[bool]] = {}
+    for o in group:
+        verdicts.setdefault(o.item, []).append(o.correct)
+    fewest, n = min(len(v) for v in verdicts.values()), len(verdicts)
+    k = min(k, fewest)
+    share = pass_at_k([(len(v), sum(v)) for v in verdicts.values()], k)
+    low, high = wilson(share * n, n)
+    found = {"accuracy": share, "low": low, "high": high, "metric": f"pass@{k}", "samples": k}
+    solved = sum(any(v) for v in verdicts.values())
+    found |= {"n": n, "correct": solved, "solved": solved / n, "seed": None}
+    return replace(result_of(group), **found)
 
 
 def result_of(group: Sequence[Outcome], metric: str = "accuracy") -> TaskResult:
@@ -91,7 +119,14 @@ def result_of(group: Sequence[Outcome], metric: str = "accuracy") -> TaskResult:
         protocol=first.protocol,
         version=first.version,
         solved=correct / n,
+        tokens_a_call=tokens_a_call(group),
     )
+
+
+def tokens_a_call(group: Sequence[Outcome]) -> float | None:
+    """Tokens of the answers over calls of the model; None where they were not counted."""
+    calls = sum(o.steps for o in group)
+    return sum(o.tokens for o in group) / calls if calls and any(o.tokens for o in group) else None
 
 
 def pooled(group: Sequence[Outcome]) -> tuple[float, float]:
@@ -210,86 +245,15 @@ def spread(values: Sequence[float]) -> Spread:
 def seed_spreads(
     runs: Mapping[int, Mapping[str, float]], tasks: Sequence[str]
 ) -> dict[str, Spread]:
-    """Per task and for the average; the average is taken within each seed first."""
-    out = {t: spread([row[t] for row in runs.values()]) for t in tasks}
-    return out | {"average": spread([sum(r[t] for t in tasks) / len(tasks) for r in runs.values()])}
+    """Per task and for the average, which is taken within each seed first.
 
-
-# --- accuracy against steps -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Point:
-    """One run on one task at one length and threshold."""
-
-    run: str
-    task: str
-    length: int
-    tau: float
-    accuracy: float  # share
-    steps: float  # mean model calls per example
-    n: int
-    baseline: bool
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """A run against the most accurate baseline at the same threshold."""
-
-    run: str
-    task: str
-    length: int
-    tau: float
-    against: str
-    steps: float
-    steps_baseline: float
-    reduction: float  # share of the baseline's steps that is saved
-    accuracy_difference: float  # in points
-    n: int
-
-
-def points(run: str, outcomes: Iterable[Outcome], baseline: bool) -> list[Point]:
-    """Accuracy and steps of a run at each of its thresholds; decodings without one have none."""
-    groups: dict[tuple[str, int, str, float], list[Outcome]] = {}
-    for o in outcomes:
-        options = dict(o.decoding.options)
-        tau = options.pop("tau", None)
-        if tau is not None:
-            rest = Decoding(decoder=o.decoding.decoder, options=options).label
-            groups.setdefault((o.task, o.length, rest, float(tau)), []).append(o)
-    several = len({rest for _, _, rest, _ in groups}) > 1
-    out = []
-    for (task, length, rest, tau), group in sorted(groups.items()):
-        found = result_of(group)
-        name = f"{run}, {rest}" if several else run
-        out.append(Point(name, task, length, tau, found.accuracy, found.steps, found.n, baseline))
-    return out
-
-
-def reductions(found: Iterable[Point]) -> list[Reduction]:
-    """Candidates against the most accurate baseline per task, length and threshold."""
-    found = list(found)
-    out = []
-    for p in found:
-        place = (p.task, p.length, p.tau)
-        rivals = [q for q in found if q.baseline and (q.task, q.length, q.tau) == place]
-        if p.baseline or not rivals:
-            continue
-        best = max(rivals, key=lambda q: (q.accuracy, -q.steps))  # a tie goes to the cheaper one
-        out.append(
-            Reduction(
-                run=p.run,
-                task=p.task,
-                length=p.length,
-                tau=p.tau,
-                against=best.run,
-                steps=p.steps,
-                steps_baseline=best.steps,
-                reduction=1 - p.steps / best.steps if best.steps else 0.0,
-                accuracy_difference=100 * (p.accuracy - best.accuracy),
-                n=min(p.n, best.n),
-            )
-        )
+    A task that no seed has is left out; so is the average where any seed lacks a task.
+    """
+    found = {t: [row[t] for row in runs.values() if t in row] for t in tasks}
+    out = {t: spread(values) for t, values in found.items() if values}
+    if all(len(values) == len(runs) for values in found.values()):
+        means = [sum(row[t] for t in tasks) / len(tasks) for row in runs.values()]
+        out["average"] = spread(means)
     return out
 
 

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import csv as csv_files
 import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_text
 from goldimask.stats import Spread, seed_spreads
 
 Runs = Mapping[str, Mapping[int, Mapping[str, float]]]  # method -> seed -> task -> share
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+PIPE = re.compile(r"(\\*)\|")
 LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -32,6 +34,7 @@ LATEX = {
     "–": "--",
     "−": "$-$",
     "±": r"$\pm$",
+    "†": r"$^\dagger$",
     "≥": r"$\ge$",
     "Δ": r"$\Delta$",
     "↑": r"$\uparrow$",
@@ -45,6 +48,7 @@ class Share:
 
     value: Spread
     best: bool = False
+    partial: bool = False  # of an evaluation that is not complete: marked
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,14 @@ class Change:
     value: float | None
 
 
-Cell = str | int | float | None | Share | Change
+@dataclass(frozen=True)
+class Panel:
+    """The head of a part of a table; the other cells of its row are empty texts."""
+
+    title: str
+
+
+Cell = str | int | float | None | Share | Change | Panel
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,9 @@ def shown(cell: Cell) -> str:
         return "–"
     if isinstance(cell, Share):
         sd = "" if cell.value.sd is None else f" ± {100 * cell.value.sd:.1f}"
-        return f"{100 * cell.value.mean:.1f}{sd}"
+        return f"{100 * cell.value.mean:.1f}{sd}{' †' if cell.partial else ''}"
+    if isinstance(cell, Panel):
+        return cell.title
     if isinstance(cell, Change):
         value = cell.value or 0.0
         return f"{'↑' if value >= 0 else '↓'} {abs(100 * value):.1f}%"
@@ -94,8 +107,10 @@ def _mark(char: str) -> str:
 
 def markdown(table: Table) -> str:
     def cell(value: Cell) -> str:
-        text = shown(value).replace("|", "\\|").replace("<", "&lt;")
-        return f"**{text}**" if isinstance(value, Share) and value.best else text
+        text = PIPE.sub(lambda m: f"{m[1] * 2}\\|", shown(value))
+        text = text.replace("](", "]\\(").replace("<", "&lt;")  # neither links nor tags
+        strong = isinstance(value, Panel) or (isinstance(value, Share) and value.best)
+        return f"**{text}**" if strong else text
 
     rule = ["---" if i < table.left else "---:" for i in range(len(table.columns))]
     rows = [[cell(x) for x in row] for row in (table.columns, *table.rows)]
@@ -108,19 +123,27 @@ def latex(table: Table) -> str:
 
     def cell(value: Cell) -> str:
         if isinstance(value, Share):
-            mean, _, sd = shown(value).partition(" ± ")
+            mean, _, sd = shown(replace(value, partial=False)).partition(" ± ")
             mean = rf"\textbf{{{mean}}}" if value.best else mean
+            mean += r"$^\dagger$" if value.partial else ""
             return rf"{mean}{{\scriptsize\,$\pm$\,{sd}}}" if sd else mean
         text = tex(shown(value))
         return rf"{{\scriptsize {text}}}" if isinstance(value, Change) else text
 
-    line = lambda cells: " & ".join(cell(c) for c in cells) + r" \\"  # noqa: E731
+    def line(cells: Sequence[Cell]) -> str:
+        if isinstance(cells[0], Panel):
+            head = rf"\multicolumn{{{len(cells)}}}{{c}}{{\textbf{{{tex(cells[0].title)}}}}} \\"
+            return "\n".join((r"\midrule", head, r"\midrule"))
+        return " & ".join(cell(c) for c in cells) + r" \\"
+
     form = "l" * table.left + "r" * (len(table.columns) - table.left)
     caption = table.title + (f". {table.note}" if table.note else "")
     parts = [
         *(r"\begin{table}", r"\centering", rf"\caption{{{tex(caption)}}}"),
         *(rf"\label{{tab:{file_name(table.name)}}}", rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
-        *(line(table.columns), r"\midrule", *(line(row) for row in table.rows)),
+        line(table.columns),
+        *(() if table.rows and isinstance(table.rows[0][0], Panel) else (r"\midrule",)),
+        *(line(row) for row in table.rows),
         *(r"\bottomrule", r"\end{tabular}", r"\end{table}"),
     ]
     return "\n".join(parts) + "\n"
@@ -131,7 +154,10 @@ def tex(text: str) -> str:
 
 
 def csv(table: Table) -> str:
-    """Comma-separated, numbers in full precision, None empty."""
+    """Comma-separated, numbers in full precision, None empty.
+
+    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    """
     out = io.StringIO()
     writer = csv_files.writer(out, lineterminator="\n")
     for row in table.plain or (table.columns, *table.rows):
@@ -142,6 +168,10 @@ def csv(table: Table) -> str:
 def _number(cell: Cell) -> object:
     if isinstance(cell, Share):
         return cell.value.mean
+    if isinstance(cell, Panel):
+        return _number(cell.title)
+    if isinstance(cell, str) and cell.startswith(FORMULA):
+        return f"'{cell}"
     return cell.value if isinstance(cell, Change) else cell
 
 
@@ -194,9 +224,10 @@ class Line:
     """A method's row; `change` is relative to the strongest baseline, None for baselines."""
 
     method: str
-    cells: dict[str, Spread]
+    cells: dict[str, Spread]  # what was not evaluated is missing
     best: frozenset[str]
     change: dict[str, float | None] | None = None
+    partial: frozenset[str] = frozenset()  # columns of incomplete evaluations
 
 
 @dataclass(frozen=True)
@@ -208,94 +239,78 @@ class Results:
     strongest: str | None = None
 
 
-def results(runs: Runs, baselines: Sequence[str] = (), base: Sequence[str] = ()) -> Results:
-    """`baselines` are fine-tuned; `base` are untuned models, never the strongest baseline."""
+def results(
+    runs: Runs,
+    baselines: Sequence[str] = (),
+    base: Sequence[str] = (),
+    partial: Collection[tuple[str, str]] | None = None,
+) -> Results:
+    """`baselines` are fine-tuned; `base` are untuned models, never the strongest baseline.
+
+    Every seed of every method must have every task, unless `partial` names the (method, task)
+    whose cells are incomplete: then what is missing stays empty, and such a row has no average.
+    """
     if not runs:
         raise GoldimaskError("a results table needs at least one method")
     tasks = tuple(dict.fromkeys(t for seeds in runs.values() for r in seeds.values() for t in r))
+    cells: dict[str, dict[str, Spread]] = {}
     for method, seeds in runs.items():
         for seed, row in seeds.items():
-            if missing := [t for t in tasks if t not in row]:
+            missing = [t for t in tasks if t not in row]
+            if missing and partial is None:
                 raise GoldimaskError(f"{method}, seed {seed}: no score for {', '.join(missing)}")
-    cells = {m: seed_spreads(seeds, tasks) for m, seeds in runs.items()}
-    known = [m for m in baselines if m in cells]
-    strongest = max(known, key=lambda m: cells[m]["average"].mean, default=None)
+        cells[method] = seed_spreads(seeds, tasks)
     columns = (*tasks, "average") if len(tasks) > 1 else tasks
-    top = {c: max(s[c].mean for s in cells.values()) for c in columns}
+    known = [m for m in baselines if "average" in cells.get(m, {})]
+    strongest = max(known, key=lambda m: cells[m]["average"].mean, default=None)
+    top = {c: max((s[c].mean for s in cells.values() if c in s), default=0.0) for c in columns}
     lines = []
     for method, row in cells.items():
-        best = frozenset(c for c in columns if len(cells) > 1 and row[c].mean == top[c])
+        best = frozenset(c for c in row if c in top and len(cells) > 1 and row[c].mean == top[c])
         change = None
         if strongest is not None and method not in (*baselines, *base):
             rival = cells[strongest]
             change = {
-                c: row[c].mean / rival[c].mean - 1 if rival[c].mean else None for c in columns
+                c: row[c].mean / rival[c].mean - 1
+                if c in row and c in rival and rival[c].mean
+                else None
+                for c in columns
             }
-        lines.append(Line(method, row, best, change))
+        marked = frozenset(c for c in columns if (method, c) in (partial or ()))
+        marked |= {"average"} if marked else frozenset()
+        lines.append(Line(method, row, best, change, marked))
     return Results(columns, tuple(lines), strongest)
 
 
 def results_table(found: Results, name: str, title: str, note: str = "") -> Table:
     """The paper's form; as CSV one line per method and task."""
+    return panels_table({"": found}, name, title, note)
+
+
+def panels_table(panels: Mapping[str, Results], name: str, title: str, note: str = "") -> Table:
+    """The paper's form with a part for each of several panels (backbone and corpus)."""
+    columns = tuple(dict.fromkeys(c for found in panels.values() for c in found.columns))
+    columns = tuple(sorted(columns, key=lambda c: c == "average"))
     rows: list[tuple[Cell, ...]] = []
-    plain: list[tuple[Cell, ...]] = [("method", "task", "mean", "sd", "seeds", "change", "against")]
-    for line in found.lines:
-        shares = (Share(line.cells[c], c in line.best) for c in found.columns)
-        rows.append((line.method, *shares))
-        changes = line.change or {}
-        if line.change is not None:
-            rows.append((f"vs. {found.strongest}", *(Change(changes[c]) for c in found.columns)))
-        for c in found.columns:
-            cell, against = line.cells[c], found.strongest if changes.get(c) is not None else None
-            plain.append((line.method, c, cell.mean, cell.sd, cell.n, changes.get(c), against))
-    return Table(name, title, ("method", *found.columns), tuple(rows), 1, note, tuple(plain))
-
-
-# --- any JSON as tables --------------------------------------------------------------------------
-
-
-def tables_of(name: str, title: str, value: Any) -> list[Table]:
-    """Scalars together, each list or mapping of records by itself."""
-    if not isinstance(value, Mapping):
-        return []
-    scalars = {k: v for k, v in value.items() if isinstance(v, str | int | float | None)}
-    found = []
-    if scalars:
-        found.append(Table(name, title, ("", "value"), tuple(scalars.items())))
-    for key, inner in value.items():
-        named, records = records_of(inner)
-        if records:
-            columns = tuple(dict.fromkeys(c for _, r in records for c in r))
-            rows = tuple(
-                (*([n] if named else []), *(r.get(c) for c in columns)) for n, r in records
+    head = ("method", "task", "mean", "sd", "seeds", "change", "against")
+    several = len(panels) > 1
+    plain: list[tuple[Cell, ...]] = [("panel", *head) if several else head]
+    for panel, found in panels.items():
+        if several:
+            rows.append((Panel(panel), *("" for _ in columns)))
+        for line in found.lines:
+            shares = (
+                Share(line.cells[c], c in line.best, c in line.partial) if c in line.cells else None
+                for c in columns
             )
-            head = ("", *columns) if named else columns
-            found.append(Table(f"{name}-{key}", f"{title}: {key}", head, rows))
-    return found
-
-
-def records_of(value: Any) -> tuple[bool, list[tuple[str, dict[str, Cell]]]]:
-    """Whether the records of a value have names, and (name, record) in order.
-
-    A list of records has none; a mapping holds one record, or a list of them, under each name.
-    """
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return False, [("", flat(v)) for v in value if isinstance(v, Mapping)]
-    found = []
-    for name, inner in value.items() if isinstance(value, Mapping) else ():
-        if isinstance(inner, Mapping):
-            found.append((name, flat(inner)))
-        elif isinstance(inner, Sequence) and not isinstance(inner, str):
-            found += [(name, flat(v)) for v in inner if isinstance(v, Mapping)]
-    return True, found
-
-
-def flat(record: Mapping[str, Any], at: str = "") -> dict[str, Cell]:
-    """Nested mappings with dotted names; lists are left to the JSON."""
-    out: dict[str, Cell] = {}
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            out |= flat(value, f"{at}{key}.")
-        elif isinstance(value, str | int | float | None):
-            out[f"{at}{key}"] = value
-    return out
+            rows.append((line.method, *shares))
+            changes = line.change or {}
+            if line.change is not None:
+                ratios = (Change(changes.get(c)) for c in columns)
+                rows.append((f"vs. {found.strongest}", *ratios))
+            for c in (c for c in found.columns if c in line.cells):
+                cell, change = line.cells[c], changes.get(c)
+                against = found.strongest if change is not None else None
+                one = (line.method, c, cell.mean, cell.sd, cell.n, change, against)
+                plain.append((panel, *one) if several else one)
+    return Table(name, title, ("method", *columns), tuple(rows), 1, note, tuple(plain))

@@ -9,13 +9,17 @@ K = floor(tL) the supervised count, L the number of supervisable positions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from goldimask.keys import Keys
+from goldimask.processes import send
 
 
 class Signal(StrEnum):
@@ -50,6 +54,9 @@ class Batch:
     valid: Tensor  # [B, T] bool, false at padding
     example_id: Tensor  # [B] int64
     padded: bool = True  # known when the batch is made, so that nobody has to ask the device
+    host: tuple[np.ndarray, np.ndarray] | None = (
+        None  # response and example_id, for the same reason
+    )
 
     @property
     def size(self) -> int:
@@ -63,9 +70,20 @@ class Batch:
         """The 2-D padding mask, or None when nothing is padded (the fastest kernels need None)."""
         return self.valid if self.padded else None
 
+    def on_host(self) -> tuple[np.ndarray, list[int]]:
+        """`response` and `example_id`, without a wait where they are known."""
+        response, numbers = self.host or (
+            self.response.cpu().numpy(),
+            self.example_id.cpu().numpy(),
+        )
+        return response, numbers.tolist()
+
     def to(self, device: torch.device | str) -> Batch:
+        response, numbers = self.on_host()
+        place, first = torch.device(device), self.ids.device.type == "cpu"
         tensors = (self.ids, self.response, self.valid, self.example_id)
-        return Batch(*(x.to(device) for x in tensors), padded=self.padded)
+        moved = (send(x, place) if first else x.to(place) for x in tensors)
+        return Batch(*moved, padded=self.padded, host=(response, np.array(numbers)))
 
 
 @dataclass(frozen=True)
@@ -76,6 +94,11 @@ class Corruption:
     t: Tensor  # [B] float32, target noise level
     rho: Tensor  # [B] float32, over-masking; zero where a method does not over-mask
     keep: Tensor  # [B] int64, the supervised count K; |C| where a method has no budget
+    host: tuple[np.ndarray, np.ndarray] | None = None  # candidates and keep: drawn on the host
+
+    def on_host(self) -> tuple[np.ndarray, np.ndarray]:
+        """`candidates` and `keep`, without a wait where they are known."""
+        return self.host or (self.candidates.cpu().numpy(), self.keep.cpu().numpy())
 
     def budget(self) -> Tensor:
         """B = |C| - K, at least zero. [B] int64"""
@@ -101,6 +124,7 @@ class Reveal:
     order: Sequence[Sequence[int]] | None = None  # per example: positions in the order of choice
     gains: Sequence[Sequence[float]] | None = None  # per example: marginal gain of each choice
     value: Sequence[float] | None = None  # per example: F(R)
+    host: np.ndarray | None = None  # `mask`, where it was made on the host
 
 
 @dataclass(frozen=True)
@@ -125,3 +149,16 @@ class StepOutput:
     weights: Weights
     seconds: Mapping[str, float] = field(default_factory=dict)  # per phase
     extra: Mapping[str, Any] = field(default_factory=dict)  # what a method wants logged or shown
+
+
+@runtime_checkable
+class Overlapping(Protocol):
+    """A selector whose work can go on beside the model's."""
+
+    def runs(self, device: torch.device) -> str:
+        """`host` where another thread may do it."""
+        ...
+
+    def begin(
+        self, c: Corruption, s: Signals, batch: Batch, keys: Keys, spare: float = 0.0
+    ) -> Callable[[], Reveal]: ...

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
-from goldimask.objective import Priority, priority_curve
+from goldimask.objective import Priority, PrioritySpec, priority_curve
 from goldimask.registry import Registry
 from goldimask.types import Batch, Corruption, Signal, Signals, Weights
 
@@ -155,7 +155,7 @@ def normalised(u: Tensor, active: Tensor) -> Tensor:
     return torch.where(total > 0, w, active.double())
 
 
-def read_curve(priority: str | list[float], cap: float = float("inf")) -> Priority:
+def read_curve(priority: PrioritySpec, cap: float = float("inf")) -> Priority:
     """The priority of a weigher; refuses a cap that leaves no freedom above the mean weight."""
     if not cap > 1:
         raise GoldimaskError(f"method.weigh.cap: {cap} must be greater than 1, the mean weight")
@@ -171,7 +171,7 @@ def uniform(kept_scale: KeptScale = "paper") -> Weigh:
 @WEIGHERS.register("waterfill")
 def waterfill(
     cap: float = 10.0,
-    priority: str | list[float] = "p(1-p)^3",
+    priority: PrioritySpec = "p(1-p)^3",
     kept_scale: KeptScale = "paper",
 ) -> Weigh:
     """Measured utility, water-filled to mean one under a cap (GoldiMask)."""
@@ -179,7 +179,7 @@ def waterfill(
 
 
 @WEIGHERS.register("uncapped")
-def uncapped(priority: str | list[float] = "p(1-p)^3", kept_scale: KeptScale = "paper") -> Weigh:
+def uncapped(priority: PrioritySpec = "p(1-p)^3", kept_scale: KeptScale = "paper") -> Weigh:
     """Measured utility normalised to mean one, without a cap (ablation)."""
     return WaterFill(read_curve(priority), float("inf"), "uncapped", kept_scale)
 
@@ -187,7 +187,7 @@ def uncapped(priority: str | list[float] = "p(1-p)^3", kept_scale: KeptScale = "
 @WEIGHERS.register("normalize-then-clip")
 def normalize_then_clip(
     cap: float = 10.0,
-    priority: str | list[float] = "p(1-p)^3",
+    priority: PrioritySpec = "p(1-p)^3",
     kept_scale: KeptScale = "paper",
 ) -> Weigh:
     """Measured utility normalised to mean one, then clipped: clipped mass is lost (ablation)."""

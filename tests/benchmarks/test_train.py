@@ -22,7 +22,7 @@ def test_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "SIZES", {**train.SIZES, **small})
     found = train.measure(rounds=1, steps=1)
     for name in ("naive", "vanilla", "goldimask-d"):
-        assert found[name]["tokens_per_cpu_s"] > 0
+        assert found[name]["tokens_per_s"] > 0
     assert found["vanilla"]["pad_share"] == found["goldimask-d"]["pad_share"]
     assert 0 <= found["vanilla"]["pad_share"] < found["naive"]["pad_share"] < 1
     assert found["memory_ratio"] == pytest.approx(

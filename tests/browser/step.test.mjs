@@ -93,6 +93,22 @@ test('the curves of the paper', () => {
   assert.equal(priority({ a: 1, b: 3 }, 0.5), 0.0625);
   assert.equal(support({ support: 'saturating', s0: 0.05 }, 0.05), 0.5);
   assert.equal(support({ support: 'linear', s0: 0.05 }, 0.3), 0.3);
+  const tables = [
+    [
+      [0, 0.5, 1],
+      [0, 2, 1],
+    ],
+    [
+      [0, 1],
+      [0, 1],
+    ],
+  ];
+  const shape = { a: 1, b: 3, support: 'table', s0: 0.05, tables };
+  assert.deepEqual(
+    [0, 0.25, 0.5, 0.75, 1].map((p) => priority(shape, p)),
+    [0, 1, 2, 1.5, 1],
+  );
+  assert.equal(support(shape, 0.25), 0.25);
 });
 
 test('the page opens at the start method, near t = 1/2', () => {

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
-ENGINES = ("numba", "torch", "oracle")
+ENGINES = ("host", "device", "oracle")
 Plain = dict[str, Any]
 
 

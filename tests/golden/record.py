@@ -165,9 +165,11 @@ def selector_options(selector: str, size: int) -> Iterable[tuple[str, dict[str, 
     for name, support in SUPPORTS.items():
         engines = library.ENGINES if size <= SMALL else library.ENGINES[:1]
         for engine in engines:
+            if engine == "device" and selector not in ("greedy", "randomized"):
+                continue
             yield f"{name} / {engine}", {"support": support, "engine": engine}
     if selector == "practical" and size <= SMALL:
-        yield "pair swaps", {"swap": "pair"}
+        yield "decoupled swaps", {"swap": "decoupled"}
         yield "two swaps", {"swaps": 2}
 
 

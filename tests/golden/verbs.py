@@ -54,7 +54,7 @@ VERBS = {  # name -> words; capitals stand for paths
     "study support": "study support tiny --examples 8 --sets 2 --seeds 1",
     "study quality": "study quality tiny --examples 8 --seeds 1",
     "study eligibility": "study eligibility RUN OTHER --limit 2 --states 1 --tau 0.9",
-    "bench": "bench --methods vanilla,goldimask-d --rounds 1 --batch-size 2",
+    "bench": "bench tiny global_batch_size=2 --methods vanilla,goldimask-d --rounds 1",
 }
 SCRIPTS = {  # of a clone, called by their path
     "tools/pretrain.py": f"CLONE/tools/tiny-base.yaml --until 2 {PRETRAINING}",

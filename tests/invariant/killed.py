@@ -66,12 +66,16 @@ def arrange(point: str) -> None:
             return save_state(self, *args, **kwargs)
 
         trainer.GoldiTrainer._save_checkpoint = timed
-    if point in ("SIGTERM", "SIGINT"):
+    if point == "before-a-checkpoint":
+        trainer.GoldiTrainer._write_checkpoint = die
+    if point.startswith("SIG"):
+        number = getattr(signal, point.removesuffix("-twice"))
         loss = trainer.GoldiTrainer.compute_loss
 
         def signalled(self, *args, **kwargs):
             if self.state.global_step == 5:
-                os.kill(os.getpid(), getattr(signal, point))
+                for _ in range(1 + point.endswith("-twice")):
+                    os.kill(os.getpid(), number)
             return loss(self, *args, **kwargs)
 
         trainer.GoldiTrainer.compute_loss = signalled
@@ -81,13 +85,13 @@ def main(model: str, folder: str, points: list[str]) -> None:
     import goldimask.train.attention_layer  # noqa: F401  imported before the fork
     from goldimask.errors import GoldimaskError
     from goldimask.train.run import train
-    from invariant.runs import recipe
+    from invariant.runs import LONG, recipe
 
     for point in points:
         child = os.fork()
         if child == 0:
             arrange(point)
-            made = recipe(Path(model), Path(folder) / point, trainer={"max_steps": 12})
+            made = recipe(Path(model), Path(folder) / point, **LONG)
             try:
                 train(made)
             except GoldimaskError as error:

@@ -18,6 +18,7 @@ def recipe(model: Path, output: Path, preset: str = "goldimask-d", **changes) ->
         "data": {"corpus": "tiny-sft", "limit": 60, "validation": 12, "supervise_turn_end": True},
         "method": {"preset": preset},
         "global_batch_size": 8,
+        "evaluation": {"pairs": 24},
         "trainer": {
             "max_steps": 8,
             "learning_rate": 1e-3,
@@ -42,6 +43,23 @@ def run(made: Recipe, resume: bool = False) -> Path:
 def losses(folder: Path) -> list[float]:
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
     return [x["loss"] for x in lines if "loss" in x]
+
+
+# Logs, evaluations and saves that do not fall together, and an evaluation before the first step.
+LONG = {
+    "trainer": {"max_steps": 12, "logging_steps": 5, "eval_on_start": True},
+    "data": {
+        **{"corpus": "tiny-1k", "options": {"eta": 0.5}, "limit": 60, "validation": 12},
+        "supervise_turn_end": True,
+    },
+}
+CLOCKS = ("tokens_per_s", "seconds/", "train_runtime", "_per_second")
+
+
+def logged(folder: Path) -> list[dict]:
+    """Every line of the log, without what a clock measured."""
+    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in x.items() if not any(c in k for c in CLOCKS)} for x in lines]
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,23 +13,24 @@ from pathlib import Path
 import pytest
 
 from goldimask.errors import GoldimaskError
-from invariant.runs import losses, recipe, run, same, weights
+from goldimask.jobs import seal
+from invariant.runs import LONG, logged, recipe, run, same, weights
 
 KILLS = ("half-a-file", "before-the-seal", "before-the-name", "random")
-SIGNALS = ("SIGTERM", "SIGINT")
+SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 @pytest.fixture(scope="module")
 def whole(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "x"
-    return run(recipe(small_model, folder, trainer={"max_steps": 12}))
+    return run(recipe(small_model, folder, **LONG))
 
 
 @pytest.fixture(scope="module")
 def ended(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     """Folder and exit codes of all interrupted runs."""
     folder = tmp_path_factory.mktemp("ended")
-    points = [*KILLS, "full-disk", *SIGNALS, "spare"]
+    points = [*KILLS, "full-disk", *SIGNALS, "spare", "SIGUSR1-twice", "before-a-checkpoint"]
     command = [sys.executable, str(Path(__file__).with_name("killed.py"))]
     done = subprocess.run(
         [*command, str(small_model), str(folder), *points],
@@ -41,8 +45,7 @@ def ended(small_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def resumed(small_model: Path, folder: Path, point: str) -> Path:
-    made = recipe(small_model, folder / point, trainer={"max_steps": 12})
-    return run(made, resume=True)
+    return run(recipe(small_model, folder / point, **LONG), resume=True)
 
 
 @pytest.mark.parametrize("point", KILLS)
@@ -52,7 +55,7 @@ def test_kill_during_a_save(small_model: Path, whole: Path, ended, point: str) -
     names = {p.name for p in (folder / f"{point}.partial").iterdir()}
     assert "checkpoint-4" in names and (point == "random" or "checkpoint-8" not in names)
     again = resumed(small_model, folder, point)
-    assert losses(again) == losses(whole)
+    assert logged(again) == logged(whole)
     assert same(weights(again), weights(whole))
     assert not (again / ".writing").exists()
 
@@ -74,9 +77,69 @@ def test_signals_save_and_leave(small_model: Path, whole: Path, ended, name: str
     message = (folder / f"{name}.txt").read_text()
     assert f"stopped by {name} after step 6 of 12" in message and "--resume" in message
     assert (folder / f"{name}.partial" / "checkpoint-6").is_dir()
+    if name not in ("SIGINT", "SIGUSR1"):  # the others take the same way
+        return
     again = resumed(small_model, folder, name)
-    assert losses(again) == losses(whole)
+    assert logged(again) == logged(whole)
     assert same(weights(again), weights(whole))
+
+
+def test_a_second_signal_ends_at_once(ended) -> None:
+    folder, codes = ended
+    assert codes["SIGUSR1-twice"] == -signal.SIGUSR1
+    assert not (folder / "SIGUSR1-twice.partial" / "checkpoint-6").exists()
+
+
+def test_a_resumed_run_counts_the_seconds_of_all_its_starts(
+    small_model: Path, whole: Path, ended, tmp_path: Path
+) -> None:
+    """Of the first start, until the checkpoint; loading, validation and saves are kept apart."""
+    from goldimask.train.run import train
+
+    folder, _ = ended
+    shutil.copytree(folder / "spare.partial", tmp_path / "spare.partial")
+    file = tmp_path / "spare.partial" / "checkpoint-4" / "meters.json"
+    state = json.loads(file.read_text())
+    assert state["clock"]["training"] > 0 and state["clock"]["hardware"]
+    state["clock"]["training"] += 1000.0
+    file.write_text(json.dumps(state))
+    seal(file.parent)
+    made = recipe(small_model, tmp_path / "spare", **LONG)  # moved: another output
+    train(made, resume=True, allow_changes=True)
+    facts = json.loads((tmp_path / "spare" / "manifest.json").read_text())["facts"]["seconds"]
+    straight = json.loads((whole / "manifest.json").read_text())["facts"]["seconds"]
+    assert 1000 < facts["training"] < 1100 and 0 < straight["training"] < 100
+    assert all(straight[k] > 0 for k in ("loading", "validation", "checkpoints"))
+    assert len(facts["hardware"]) == 1
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_kill_before_the_first_checkpoint_leaves_nothing_in_the_way(
+    small_model: Path, whole: Path, ended, tmp_path: Path, resume: bool
+) -> None:
+    from goldimask.train.run import train
+
+    folder, codes = ended
+    assert codes["before-a-checkpoint"] == -9
+    shutil.copytree(folder / "before-a-checkpoint.partial", tmp_path / "x.partial")
+    said: list[str] = []
+    train(recipe(small_model, tmp_path / "x", **LONG), resume=resume, say=said.append)
+    assert logged(tmp_path / "x") == logged(whole)
+    assert any("no sound checkpoint: removed, starting afresh" in line for line in said)
+
+
+def test_damaged_checkpoints_are_set_aside(tmp_path: Path) -> None:
+    from goldimask.train.folders import find_checkpoint
+
+    for made in (tmp_path / "x.damaged-1", tmp_path / "x.partial" / "checkpoint-4"):
+        made.mkdir(parents=True)
+    (tmp_path / "x.partial" / "checkpoint-4" / "complete.json").write_text('{"files": {}}')
+    said: list[str] = []
+    plain = recipe(tmp_path, tmp_path / "x")
+    assert find_checkpoint(plain, tmp_path / "x", True, False, said.append) is None
+    assert said[0] == "skipping checkpoint-4: its complete.json names no files"
+    assert "x.damaged-2', starting afresh" in said[1]
+    assert (tmp_path / "x.damaged-2" / "checkpoint-4").is_dir()
 
 
 def test_changes_are_named_and_refused_unless_told(small_model: Path, ended) -> None:
@@ -84,8 +147,8 @@ def test_changes_are_named_and_refused_unless_told(small_model: Path, ended) -> 
 
     folder, codes = ended
     assert codes["spare"] == -9
-    changes = {"max_steps": 12, "learning_rate": 2e-3}
-    made = recipe(small_model, folder / "spare", trainer=changes, seed=6)
+    changes = {**LONG, "trainer": {**LONG["trainer"], "learning_rate": 2e-3}}
+    made = recipe(small_model, folder / "spare", **changes, seed=6)
     with pytest.raises(GoldimaskError) as error:
         train(made, resume=True)
     text = str(error.value)
@@ -95,8 +158,6 @@ def test_changes_are_named_and_refused_unless_told(small_model: Path, ended) -> 
 
 def test_changed_data_is_refused(small_model: Path, tmp_path: Path) -> None:
     """The recipe names the same file, but its rows are others."""
-    import json
-
     from goldimask.train.run import train
     from goldimask.train.trainer import GoldiTrainer
 
@@ -123,3 +184,33 @@ def test_changed_data_is_refused(small_model: Path, tmp_path: Path) -> None:
     said: list[str] = []
     summary = train(made, resume=True, allow_changes=True, say=said.append)
     assert summary["steps"] == 6 and any("--allow-changes" in line for line in said)
+
+
+@pytest.mark.parametrize("limit", [60, 44])  # in the middle of an epoch, and at the end of one
+def test_a_kill_after_the_last_checkpoint_adds_no_step(
+    small_model: Path, tmp_path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goldimask.train import run as module
+
+    data = {"corpus": "tiny-sft", "limit": limit, "validation": 12, "supervise_turn_end": True}
+    made = recipe(small_model, tmp_path / "x", "vanilla", data=data, trainer={"max_steps": 4})
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "finish", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(made)
+    partial = tmp_path / "x.partial"
+    for name in (".adapter.x1", ".writing/checkpoint-4"):  # a kill while it was finishing
+        (partial / name).mkdir(parents=True)
+        (partial / name / "half").touch()
+    (partial / ".manifest.json.x2").touch()
+    again = run(made, resume=True)
+    assert not [p.name for p in again.iterdir() if p.name.startswith(".")]
+    whole = recipe(small_model, tmp_path / "y", "vanilla", data=data, trainer={"max_steps": 4})
+    assert logged(again) == logged(run(whole)) and same(weights(again), weights(tmp_path / "y"))
+    shares = [json.loads((f / "manifest.json").read_text())["facts"]["classes"]
+              for f in (again, tmp_path / "y")]  # fmt: skip
+    assert shares[0] == shares[1]

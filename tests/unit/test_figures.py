@@ -20,7 +20,7 @@ from goldimask.figures import (
     write,
 )
 from goldimask.presets import MAIN
-from goldimask.stats import Point
+from goldimask.thresholds import Point
 
 
 def line(name: str, family: str = "", **options) -> Line:
@@ -49,8 +49,23 @@ def test_accuracy_against_steps():
     figure = steps_figure([at("vanilla", 0.9, True), at("vanilla", 0.7, True), at("g", 0.9, False)])
     (chart,) = figure.charts
     assert isinstance(chart, Chart)
-    assert chart.title == "t" and [x.dashed for x in chart.lines] == [True, False]
+    assert chart.title == "t, L = 64" and [x.dashed for x in chart.lines] == [True, False]
     assert chart.lines[0].points == ((14.0, 35.0), (18.0, 45.0))
+
+
+def test_backbones_are_panels():
+    """Two tasks of two backbones: a line of charts per task, a chart per backbone."""
+    found = [
+        Point("g", task, 64, tau, 0.5, 20 * tau, 5, False, panel=panel)
+        for panel in ("LLaDA", "Dream")
+        for task in ("t", "u")
+        for tau in (0.7, 0.9)
+    ]
+    figure = steps_figure(found)
+    assert [c.title for c in figure.charts] == [
+        *("LLaDA: t, L = 64", "Dream: t, L = 64", "LLaDA: u, L = 64", "Dream: u, L = 64"),
+    ]
+    assert figure.wide == 2 and len(figure.charts[0].lines[0].points) == 2
 
 
 def test_files_are_the_same_bytes(tmp_path: Path):

@@ -100,7 +100,7 @@ def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code = (
         "import os; from pathlib import Path; from goldimask.jobs import take_lock\n"
-        f"take_lock(Path({str(folder)!r})); os._exit(9)\n"
+        f"held = take_lock(Path({str(folder)!r})); os._exit(9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 9
     with locked(folder):
@@ -117,8 +117,8 @@ def test_a_folder_takes_its_name_when_it_is_complete(tmp_path: Path) -> None:
         (partial / "a").write_text("1")
         raise RuntimeError
     assert partial_of(folder).is_dir() and not folder.exists()
-    with unfinished_folder(folder):
-        pass
+    with unfinished_folder(folder) as partial:
+        (partial / "a").write_text("1")
     assert folder.is_dir() and damage(folder) is None and not partial_of(folder).exists()
 
 
@@ -135,3 +135,28 @@ def test_damage_is_seen_and_additions_are_not(tmp_path: Path) -> None:
     assert damage(inner) == "'weights' is damaged" and damage(tmp_path) is None
     (tmp_path / "manifest").unlink()
     assert damage(tmp_path) == "'manifest' is missing"
+
+
+def test_a_seal_of_nothing_is_no_seal(tmp_path: Path) -> None:
+    for content in ('{"files": {}}', '{"files": []}', '{"files": null}'):
+        (tmp_path / "complete.json").write_text(content)
+        assert damage(tmp_path) == "its complete.json names no files"
+
+
+def test_secrets_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    secrets = ["hf_AbCdEfGh1234", "s3cr3t", "p4ss", "k3y", "t0k", "sk-abcdefgh12345", "me:pw"]
+    words = [
+        *("train", "tiny", f"data.path={secrets[0]}", "--token", secrets[1]),
+        *(f"--password={secrets[2]}", f"x.wandb_api_key={secrets[3]}", f"hub_token={secrets[4]}"),
+        *(f"x={secrets[5]}", f"data.path=https://{secrets[6]}@example.org/a", "--resume"),
+        *("data.max_tokens=5", "tokenizer=abc", "method.preset=gift"),
+    ]
+    monkeypatch.setattr(sys, "argv", ["/bin/goldimask", *words])
+    manifest = make_manifest("train", "k", "tiny", "w")
+    with locked(tmp_path / "x"):
+        holder = (tmp_path / ".x.lock.json").read_text()
+    for secret in secrets:
+        assert secret not in " ".join(manifest.command) and secret not in holder
+    kept = ["goldimask", "train", "tiny", "data.path=***", "--token", "***", "--password=***"]
+    assert manifest.command[:7] == kept
+    assert manifest.command[-4:] == words[-4:]

@@ -133,3 +133,17 @@ def test_early_stopping_shows_in_kept_ratio():
     values = pooled(*(run("goldimask-t", batch, Keys(9, e)) for e in range(6)))
     assert values["kept_ratio"] > 1.0
     assert values["negative_reveals"] == 0.0
+
+
+def test_the_second_selection_waits_for_a_log_line(monkeypatch):
+    from goldimask import metrics
+
+    asked = []
+    original = metrics._against_greedy
+    monkeypatch.setattr(metrics, "_against_greedy", lambda *a: asked.append(1) or original(*a))
+    pool = MetricPool()
+    for epoch in range(3):
+        pool.add(step_metrics(*run("goldimask-r", keys=Keys(5, epoch))))
+    assert asked == []
+    assert "value_vs_greedy" in pool.pop() and asked == [1]
+    assert pool.pop() == {} and asked == [1]

@@ -10,7 +10,7 @@ import torch
 
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
-from goldimask.noise import bank, full, overmask, uniform
+from goldimask.noise import full, overmask, uniform
 from goldimask.types import Batch
 from unit.fakes import make_batch, take
 
@@ -50,7 +50,7 @@ def test_prompt_padding_and_special_positions_are_never_masked():
     response = batch.response.clone()
     response[0, 6] = False  # a special token within the response
     batch = Batch(batch.ids, response, batch.valid, batch.example_id)
-    for noise in (uniform(), overmask(), full(), bank()):
+    for noise in (uniform(), overmask(), full()):
         for epoch in range(20):
             assert not (noise(batch, Keys(1, epoch)).candidates & ~response).any()
 
@@ -65,7 +65,7 @@ def test_all_noises_share_their_draws():
     assert torch.equal(f.keep, f.candidates.sum(1))
 
 
-@pytest.mark.parametrize("noise", [uniform(), overmask(), full(), bank()])
+@pytest.mark.parametrize("noise", [uniform(), overmask(), full()])
 def test_an_example_does_not_depend_on_its_batch(noise):
     batch, keys = make_batch(), Keys(7, 1)
     whole = noise(batch, keys)
@@ -101,14 +101,6 @@ def test_empty_response_and_small_t():
         c = overmask()(batch, Keys(0, epoch))
         assert c.candidates[1].sum() == 0 and c.keep[1] == 0 and c.budget()[1] == 0
         assert c.keep[2] == 0  # floor(t) for a single token
-
-
-def test_bank_ignores_keys_and_covers_the_range():
-    batch = many(64)
-    a, b = bank(16)(batch, Keys(1, 2)), bank(16)(batch, Keys(9))
-    assert torch.equal(a.candidates, b.candidates) and torch.equal(a.t, b.t)
-    assert sorted(set(a.t.tolist())) == pytest.approx([(i + 0.5) / 16 for i in range(16)])
-    assert not torch.equal(a.candidates, bank(16, seed=1)(batch, Keys(1)).candidates)
 
 
 def test_rho_that_could_exceed_one_is_refused():

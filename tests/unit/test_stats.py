@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from goldimask.errors import GoldimaskError
+from goldimask.eval.tasks import own_samples
 from goldimask.stats import (
-    Point,
     aggregate,
     best_lengths,
     by_decoding,
@@ -18,8 +18,6 @@ from goldimask.stats import (
     finite,
     fixed_lengths,
     pass_at_k,
-    points,
-    reductions,
     spread,
     wilson,
 )
@@ -70,6 +68,22 @@ def test_partial_credit_is_the_accuracy():
     assert (found.accuracy, found.solved) == (10 / 16, 0.5)
 
 
+def test_pass_at_k_is_the_score_of_a_task_with_samples():
+    """AIME: two of four problems are solved by any of 16 samples, 3 of 64 answers are right."""
+    some = [
+        outcome(i, (i, s) in {(0, 3), (0, 7), (2, 15)}, task="aime24", seed=s)
+        for i in range(4)
+        for s in range(16)
+    ]
+    (found,) = aggregate(some, samples=own_samples)
+    assert (found.accuracy, found.metric, found.n, found.seed) == (0.5, "pass@16", 4, None)
+    assert (found.low, found.high) == wilson(2, 4)
+    assert best_lengths([found]) == {"aime24": (64, 0.5)}
+    (few,) = aggregate([o for o in some if o.seed < 8], samples=own_samples)
+    assert (few.accuracy, few.metric) == (0.25, "pass@8")
+    assert len(aggregate(some)) == 16
+
+
 def test_lengths():
     found = aggregate(
         [
@@ -95,22 +109,6 @@ def test_spread_is_the_sample_deviation():
     assert spread([0.5]).sd is None
     with pytest.raises(GoldimaskError):
         spread([])
-
-
-def test_points_are_one_per_threshold():
-    some = [*outcomes([True, False], tau=0.9), *outcomes([True, True], tau=0.7)]
-    some += outcomes([True], tau=None)  # a decoding without a threshold
-    found = points("a", some, baseline=True)
-    assert [(p.run, p.tau, p.accuracy) for p in found] == [("a", 0.7, 1.0), ("a", 0.9, 0.5)]
-
-
-def test_reductions_are_against_the_most_accurate_baseline():
-    at = lambda run, acc, steps, base: Point(run, "t", 8, 0.9, acc, steps, 5, base)  # noqa: E731
-    found = [at("a", 0.5, 10, True), at("b", 0.6, 20, True), at("c", 0.6, 16, True)]
-    (made,) = reductions([*found, at("ours", 0.7, 12, False)])
-    assert (made.against, made.reduction) == ("c", 0.25)  # a tie goes to the cheaper one
-    assert made.accuracy_difference == pytest.approx(10)
-    assert reductions([at("ours", 0.7, 12, False)]) == []
 
 
 def test_what_is_not_a_number_is_left_out_of_json():

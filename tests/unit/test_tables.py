@@ -10,6 +10,7 @@ import statistics
 import pytest
 
 from goldimask.errors import GoldimaskError
+from goldimask.report.json_tables import tables_of
 from goldimask.tables import (
     Change,
     Table,
@@ -20,7 +21,6 @@ from goldimask.tables import (
     results,
     results_table,
     shown,
-    tables_of,
     terminal,
     write,
 )

@@ -14,20 +14,20 @@ import torch
 from goldimask.backbones import Backbone
 from goldimask.decoding import decode
 from goldimask.keys import Keys, content_id
-from goldimask.methods import method
 from goldimask.step import MaskedStep, module_mode
 from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.problem import Problem, Split
+from goldimask.train.validation import level_noise, plain_denoising
 from pretraining.canvas import Canvas, canvas_batch
 from pretraining.recipe import WatchSection
 
 HELD_OUT_SEED = 10_007  # another seed than any run's: fresh problems
 CHUNK = 40
+LEVELS = 16
 
 
 def denoising_loss(backbone: Backbone, problems: Sequence[Problem]) -> float:
     """Mean vanilla loss over the response and its turn end, at stratified noise levels."""
-    step = MaskedStep(method("vanilla", noise={"kind": "bank"}), backbone.scorer)
     total = 0.0
     by_length = sorted(problems, key=lambda p: len(p.response))
     for i, problem in enumerate(by_length):
@@ -35,7 +35,9 @@ def denoising_loss(backbone: Backbone, problems: Sequence[Problem]) -> float:
         ids = [*prompt, *backbone.response_ids(problem.response)]
         number = content_id(problem.task, problem.key)
         # one at a time: no padding, so an example's loss does not depend on the others
-        batch = canvas_batch([Canvas(ids, len(prompt), number - number % 16 + i % 16)], 0)
+        batch = canvas_batch([Canvas(ids, len(prompt), number)], 0)
+        noise = level_noise({number: (i % LEVELS + 0.5) / LEVELS})
+        step = MaskedStep(plain_denoising(noise), backbone.scorer)
         with torch.no_grad(), module_mode(backbone.model, train=False):
             total += float(step(backbone.model, batch, Keys(0)).loss)
     return total / len(problems)

@@ -1,6 +1,6 @@
-"""LLaDA and Dream on stock transformers, without remote code.
+"""Masked diffusion models on stock transformers, without remote code.
 
-Importing this package registers both families with transformers' Auto classes.
+Importing this package registers LLaDA, Dream and DiffuLLaMA with transformers' Auto classes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from goldimask.backbones.loading import load_backbone
 from goldimask.backbones.lookup import BACKBONES, ModelSource, find_model
 from goldimask.backbones.saving import save_backbone
 from goldimask.backbones.scoring import TokenScorer, predictor_rows
-from goldimask.backbones.scratch import new_dream, new_llada
+from goldimask.backbones.scratch import new_backbone, new_dream, new_llada
 
 __all__ = [
     "BACKBONES",
@@ -27,6 +27,7 @@ __all__ = [
     "TokenScorer",
     "find_model",
     "load_backbone",
+    "new_backbone",
     "new_dream",
     "new_llada",
     "predictor_rows",
@@ -39,6 +40,8 @@ def _register() -> None:
     register_attention()
     for family in FAMILIES.values():
         kind = family.config.model_type
+        if family.config.__mro__[2].model_type == kind:  # transformers' own name stays its own
+            continue
         AutoConfig.register(kind, family.config, exist_ok=True)
         AutoModel.register(family.config, family.model, exist_ok=True)
         AutoModelForCausalLM.register(family.config, family.model, exist_ok=True)

@@ -1,11 +1,11 @@
-"""Attention for bidirectional backbones: stock kernels, with a tap on one block.
+"""Attention for bidirectional backbones: stock kernels, with a tap on one block or several.
 
-    A = mean over heads of softmax over all real keys of (q k^T / sqrt(d)),   softmax in float32
+    A = mean over heads of softmax over all real keys of (q k^T / sqrt(d)),   all in float32
 
 The tap sees the queries and keys that the block itself uses (after RoPE and adapters), keeps the
 rows it was asked for, and then lets the stock kernel produce the block's output, which stays
 unchanged (D10, docs/decisions.md). No other block pays anything. Scores are made for a few heads at
-a time, within a memory budget.
+a time, within a memory budget, and without autocast, which would round q k^T to bfloat16.
 
 LLaDA rotates queries and keys in float32 and casts them back (`rope_full_precision`); the cast
 back is here, because this is the first place after the rotation that we own.
@@ -13,6 +13,7 @@ back is here, because this is the first place after the rotation that we own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ IMPLEMENTATIONS = {"sdpa": SDPA, "eager": "goldimask_eager", "flash_attention_2"
 
 
 class AttentionTap:
-    """Collects the attention of one block during one forward pass.
+    """Collects the attention of one block, or of several, during one forward pass.
 
     A plain object, not a dataclass: wrappers copy dataclasses they find in keyword arguments, and
     this one is written to.
@@ -37,36 +38,60 @@ class AttentionTap:
 
     def __init__(
         self,
-        layer: int,
+        layer: int | Sequence[int],
         rows: Tensor | None,  # [B, N] query rows, -1 = padding; None = no rows wanted
         valid: Tensor | None,  # [B, T] real positions; None = all
         received: bool = False,
         budget_mb: float = 256.0,
+        onto: Tensor | None = None,  # [B, T, S]: A @ onto is kept instead of A
     ) -> None:
         self.layer = layer
+        self.layers = (layer,) if isinstance(layer, int) else tuple(layer)
         self.rows = rows
         self.valid = valid
         self.want_received = received
         self.budget_mb = budget_mb
-        self.attention: Tensor | None = None  # [B, N, T]
-        self.received: Tensor | None = None  # [B, T]
+        self.onto = onto
+        self.found: dict[int, tuple[Tensor | None, Tensor | None]] = {}
+
+    @property
+    def attention(self) -> Tensor | None:
+        """[B, N, T] of the block, or [L, B, N, T] of several in the order asked for."""
+        return self._of(0)
+
+    @property
+    def received(self) -> Tensor | None:
+        """[B, T], or [L, B, T]."""
+        return self._of(1)
+
+    def _of(self, what: int) -> Tensor | None:
+        kept = [self.found[layer][what] for layer in self.layers if layer in self.found]
+        known = [x for x in kept if x is not None]
+        if not known:
+            return None
+        return known[0] if isinstance(self.layer, int) else torch.stack(known)
 
     @torch.no_grad()
-    def capture(self, query: Tensor, key: Tensor, scaling: float) -> None:
+    def capture(self, query: Tensor, key: Tensor, scaling: float, layer: int) -> None:
         """query [B, H, T, d], key [B, H_kv, T, d]."""
+        attention = received = None
         if self.want_received:
             everything = head_mean(query, key, scaling, self.valid, self.budget_mb)  # [B, T, T]
             real = everything if self.valid is None else everything * self.valid[:, :, None]
-            self.received = real.sum(1)
+            received = real.sum(1)
             if self.rows is not None:
                 index = self.rows.clamp_min(0)[:, :, None].expand(-1, -1, key.shape[2])
-                self.attention = everything.gather(1, index)
+                attention = everything.gather(1, index)
         elif self.rows is not None:
             index = self.rows.clamp_min(0)[:, None, :, None]
             query = query.gather(2, index.expand(-1, query.shape[1], -1, query.shape[3]))
-            self.attention = head_mean(query, key, scaling, self.valid, self.budget_mb)
-        if self.attention is not None and self.rows is not None:
-            self.attention.mul_((self.rows >= 0)[:, :, None])
+            attention = head_mean(query, key, scaling, self.valid, self.budget_mb)
+        if attention is not None and self.rows is not None:
+            attention.mul_((self.rows >= 0)[:, :, None])
+            if self.onto is not None:
+                with torch.autocast(query.device.type, enabled=False):
+                    attention = attention @ self.onto
+        self.found[layer] = attention, received
 
 
 def head_mean(
@@ -80,13 +105,14 @@ def head_mean(
     step = max(1, min(kv_heads, int(budget_mb * 2**20) // max(1, per_head)))
     hidden = None if valid is None else ~valid[:, None, None, :].bool()  # [B, 1, 1, T]
     total = query.new_zeros((b, n, length), dtype=torch.float32)
-    for start in range(0, kv_heads, step):
-        k = key[:, start : start + step].float()
-        q = query[:, start * group : (start + k.shape[1]) * group].float() * scaling
-        scores = q.reshape(b, k.shape[1], group * n, d) @ k.transpose(2, 3)
-        if hidden is not None:
-            scores.masked_fill_(hidden, float("-inf"))
-        total += scores.softmax(-1).view(b, k.shape[1] * group, n, length).sum(1)
+    with torch.autocast(query.device.type, enabled=False):
+        for start in range(0, kv_heads, step):
+            k = key[:, start : start + step].float()
+            q = query[:, start * group : (start + k.shape[1]) * group].float() * scaling
+            scores = q.reshape(b, k.shape[1], group * n, d) @ k.transpose(2, 3)
+            if hidden is not None:
+                scores.masked_fill_(hidden, float("-inf"))
+            total += scores.softmax(-1).view(b, k.shape[1] * group, n, length).sum(1)
     return total.div_(heads)
 
 
@@ -106,8 +132,8 @@ def _tapped(kernel: Any) -> Any:
     ) -> tuple[Tensor, Tensor | None]:
         if query.dtype != value.dtype:  # float32 RoPE over a lower precision model
             query, key = query.to(value.dtype), key.to(value.dtype)
-        if tap is not None and module.layer_idx == tap.layer:
-            tap.capture(query, key, scaling)
+        if tap is not None and module.layer_idx in tap.layers:
+            tap.capture(query, key, scaling, module.layer_idx)  # type: ignore[arg-type]
         return kernel(
             module, query, key, value, attention_mask, scaling=scaling, dropout=dropout, **kwargs
         )

@@ -7,23 +7,32 @@ resizes an embedding.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.core_model_loading import WeightRenaming
 
 from goldimask.backbones.scoring import TokenScorer
+from goldimask.backbones.template import render
 from goldimask.errors import GoldimaskError
 
 Messages = Sequence[Mapping[str, str]]
+SPECIAL_TEXT = re.compile(r"<\|[^|\s]+\|>")
+SAMPLE = (
+    {"role": "user", "content": "1"},
+    {"role": "assistant", "content": "2"},
+    {"role": "user", "content": "3"},
+)
 
 
-def unchanged(name: str) -> str:
+def unchanged(value: Any) -> Any:
     """The translation of a family that is published under transformers' own names."""
-    return name
+    return value
 
 
 @dataclass(frozen=True)
@@ -39,12 +48,14 @@ class Family:
     turn_end: str  # the token that closes a turn
     tokenizer: str  # the class that the published tokenizer files are for
     hub_config: Callable[[Any], dict[str, Any]]  # a config -> the published config.json
-    usable_length: int | None = None  # where the config promises more than the model card
+    read: Callable[[dict[str, Any]], dict[str, Any]] = unchanged  # published fields -> the config's
     to_native: Callable[[str], str] = unchanged  # names of tensors and modules
     to_hub: Callable[[str], str] = unchanged
     layers: Mapping[str, str] = field(default_factory=dict)  # published -> native, linear layers
     hub_targets: Callable[[Sequence[str]], list[str] | str] | None = None  # of an adapter
     renamings: Sequence[WeightRenaming] = ()  # `to_native` for transformers' own loader
+    split: Callable[[dict[str, Tensor]], dict[str, Tensor]] = unchanged  # native -> published
+    template_ids: Mapping[str, int] = field(default_factory=dict)  # where a base lacks them
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +72,8 @@ class Backbone:
     special_ids: frozenset[int]  # never supervised, never shown
     shift: bool  # raw row i predicts token i + 1
     layers: int
-    max_length: int
+    max_length: int  # positions of the config
+    usable_length: int  # what the model card promises, where that is less
     scorer: TokenScorer
     path: str = ""  # the folder the weights came from; empty when made from scratch
 
@@ -78,15 +90,45 @@ class Backbone:
             raise GoldimaskError(
                 "prompt: the last message is the assistant's; pass it to response_ids instead"
             )
-        if not getattr(self.tokenizer, "chat_template", None):
+        return self._template(turns)
+
+    @cached_property
+    def _template(self) -> Callable[[Messages], str]:
+        """The chat template, whose special tokens must be tokens and not text."""
+        template = getattr(self.tokenizer, "chat_template", None)
+        if not template:
             raise GoldimaskError(
                 f"{self.name}: the tokenizer has no chat template; add chat_template.jinja to "
                 f"{self.path or 'its folder'}"
             )
-        text = self.tokenizer.apply_chat_template(
-            [dict(turn) for turn in turns], tokenize=False, add_generation_prompt=True
+        options: dict[str, Any] = (
+            {"enable_thinking": False} if "enable_thinking" in str(template) else {}
         )
-        return str(text)
+
+        def write(turns: Messages) -> str:
+            try:
+                return render(
+                    str(self.tokenizer.get_chat_template()),
+                    messages=[dict(turn) for turn in turns],
+                    tools=None,
+                    documents=None,
+                    add_generation_prompt=True,
+                    **options,
+                    **self.tokenizer.special_tokens_map,
+                )
+            except (GoldimaskError, ValueError) as error:
+                raise GoldimaskError(f"{self.path or self.name}: {error}") from error
+
+        written = dict.fromkeys(SPECIAL_TEXT.findall(write(SAMPLE)))
+        if broken := [token for token in written if len(self._encode(token)) != 1]:
+            ids = self.family.template_ids
+            known = [f"{ids[t]} {t}" for t in broken if t in ids]
+            raise GoldimaskError(
+                f"{self.path or self.name}: the chat template writes {', '.join(broken)}, which "
+                "the tokenizer cuts into characters; add to added_tokens_decoder of "
+                f"tokenizer_config.json, as special: {', '.join(known or broken)}"
+            )
+        return write
 
     def response_ids(self, text: str, turn_end: bool = True) -> list[int]:
         """Tokens of a response and the turn end; its text never becomes a special token."""

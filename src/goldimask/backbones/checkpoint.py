@@ -7,56 +7,83 @@ values.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from goldimask.backbones.base import Family
-from goldimask.backbones.dream import DREAM
+from goldimask.backbones.known import settle
 from goldimask.backbones.llada import LLADA
-from goldimask.errors import GoldimaskError
+from goldimask.backbones.stock import STOCK
+from goldimask.errors import GoldimaskError, short
+from goldimask.files import read_object
 
+LAYERS, LARGEST = 1_000, 1 << 28  # nobody has more
+SIZES = (
+    *("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
+    *("num_key_value_heads", "vocab_size", "max_position_embeddings"),
+)
+FLOATS = {"F64", "F32", "F16", "BF16"}
+INSIDE = re.compile(r"[^/\\\0]+\.safetensors")
+BLOCK = re.compile(r"model\.layers\.(\d+)\.")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 Shapes = dict[str, tuple[int, ...]]
-FAMILIES = {family.name: family for family in (LLADA, DREAM)}
+FAMILIES = {family.name: family for family in (LLADA, *STOCK)}
 
 
-def read_config(folder: Path) -> tuple[PreTrainedConfig, Family]:
-    """config.json as our config object; unsupported models and unreadable files are errors."""
+def read_config(
+    folder: Path, source: str = "", given: Mapping[str, Any] | None = None
+) -> tuple[PreTrainedConfig, Family]:
+    """config.json as our config object; unsupported models and unreadable files are errors.
+
+    `source` is the name that led to the folder, `given` are settings of a recipe (`known.py`).
+    """
     path = folder / "config.json"
     if not path.is_file():
         raise GoldimaskError(f"{folder}: no config.json; is this a model folder?")
-    try:
-        fields = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise GoldimaskError(f"{path}: not readable as JSON ({error})") from error
-    found = fields.pop("model_type", None)
-    family = FAMILIES.get(str(found).lower())
-    if family is None:
-        supported = ", ".join(sorted(f.config.model_type for f in FAMILIES.values()))
-        raise GoldimaskError(f"{path}: model_type '{found}' is not supported (valid: {supported})")
-    for key in ("auto_map", "architectures", "transformers_version"):
+    fields = read_object(path)
+    for key in ("num_hidden_layers", "n_layers"):  # some configs make a list of that length
+        if not isinstance(fields.get(key, 1), int) or not 0 < fields.get(key, 1) <= LAYERS:
+            raise GoldimaskError(f"{path}: {key}: {short(fields[key])} is not 1 to {LAYERS}")
+    settings = settle(fields, folder, source, given)
+    family = FAMILIES[settings.layout]
+    named = {k: fields.pop(k) for k in ("model_type", "architectures") if k in fields}
+    for key in ("auto_map", "transformers_version", "_name_or_path"):
         fields.pop(key, None)
+    fields = {"published": named, **fields, "logit_shift": settings.shift}
+    fields |= {"mask_token_id": settings.mask_id, "usable_length": settings.usable_length}
     try:
-        return family.config(**fields), family
+        config = family.config(**family.read(fields))
     except GoldimaskError as error:
         raise GoldimaskError(str(error).replace("config.json", str(path), 1)) from error
-    except (TypeError, ValueError) as error:
-        raise GoldimaskError(f"{path}: {error}") from error
+    except Exception as error:  # the library raises many kinds
+        raise GoldimaskError(f"{path}: {short(' '.join(str(error).split()))}") from error
+    for key in SIZES:
+        size = getattr(config, key, 1)
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= LARGEST:
+            raise GoldimaskError(f"{path}: {key}: {short(size)} is not a size")
+    return config, family
 
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files that the index names, or the single file."""
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        try:
-            names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
-            raise GoldimaskError(f"{index}: not a safetensors index ({error})") from error
+        table = read_object(index).get("weight_map")
+        named: list[Any] = list(table.values()) if isinstance(table, dict) else [table]
+        outside = [n for n in named if not isinstance(n, str) or not INSIDE.fullmatch(n)]
+        if outside:
+            raise GoldimaskError(
+                f"{index}: not a safetensors index: its weight_map names {short(outside[0])}, not "
+                "a .safetensors file of this folder"
+            )
+        names = sorted(set(named))
         absent = [name for name in names if not (folder / name).is_file()]
         if absent:
             raise GoldimaskError(
@@ -82,9 +109,11 @@ def read_shapes(folder: Path) -> tuple[Shapes, dict[str, int]]:
     dtypes: dict[str, int] = {}
     for path in weight_files(folder):
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(path, framework="pt") as file:  # checks lengths, offsets and overlaps
                 for name in file.keys():  # noqa: SIM118 (not a dict)
                     piece = file.get_slice(name)
+                    if name in shapes:
+                        raise GoldimaskError(f"{path}: '{short(name)}' is in another file as well")
                     shapes[name] = tuple(piece.get_shape())
                     dtypes[piece.get_dtype()] = dtypes.get(piece.get_dtype(), 0) + 1
         except (SafetensorError, OSError) as error:
@@ -94,15 +123,42 @@ def read_shapes(folder: Path) -> tuple[Shapes, dict[str, int]]:
 
 def empty_model(config: PreTrainedConfig, family: Family) -> PreTrainedModel:
     """The architecture without memory behind it."""
-    with torch.device("meta"):
-        return family.model(config)
+    try:
+        with torch.device("meta"):
+            return family.model(config)
+    except Exception as error:  # sizes that do not go together
+        raise GoldimaskError(
+            f"config.json does not describe a model: {type(error).__name__}: {short(str(error))}"
+        ) from error
+
+
+def check_finite(named: Iterable[tuple[str, Tensor]], where: str) -> None:
+    """Refuse weights with NaN or infinities. A sum shows them, unless it is too large itself."""
+    for name, tensor in named:
+        if not tensor.is_floating_point() or tensor.is_meta:
+            continue
+        total = tensor.detach().sum(dtype=torch.float32)
+        if not torch.isfinite(total) and not torch.isfinite(tensor).all():
+            raise GoldimaskError(f"{where}: '{name}' holds NaN or infinite weights; get it again")
 
 
 def check_tensors(folder: Path, config: PreTrainedConfig, family: Family) -> Shapes:
     """Compare the stored tensors with the architecture; an error lists the difference."""
-    stored, _ = read_shapes(folder)
+    stored, dtypes = read_shapes(folder)
+    strange = sorted(dtypes.keys() - FLOATS)
+    if strange:
+        raise GoldimaskError(f"{folder}: weights of type {', '.join(strange)} are not supported")
     stored = {family.to_native(k): v for k, v in stored.items()}
-    expected = {k: tuple(v.shape) for k, v in empty_model(config, family).state_dict().items()}
+    blocks = {m[1] for m in map(BLOCK.match, stored) if m}
+    if len(blocks) != config.num_hidden_layers:  # before a model of so many is made
+        raise GoldimaskError(
+            f"{folder}: tensors do not fit config.json: it has {config.num_hidden_layers} layers, "
+            f"the stored tensors are of {len(blocks)}"
+        )
+    state = empty_model(config, family).state_dict()
+    if not state.keys() & {k for k in stored if ".experts." in k}:  # as published, one by one
+        state = family.split(state)
+    expected = {k: tuple(v.shape) for k, v in state.items()}
     if config.tie_word_embeddings and "lm_head.weight" not in stored:
         expected.pop("lm_head.weight")
     wrong = [

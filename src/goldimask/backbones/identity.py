@@ -5,17 +5,23 @@
 
 Files count by name and content, so that a copy of a folder has the hash of the original, and a
 changed template another one. Content is not read twice when `remember` names a file to keep digests
-in: a file whose size, modification time and, for safetensors, header are as before is taken as
-known. (A changed file with all three as before would go unnoticed.)
+in: a file whose size, times (of its content and of its entry, which nobody can set back) and, for
+safetensors, header are as before is taken as known. One that changed a moment ago is not remembered
+yet: the next change might fall into the same tick of the clock.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from goldimask.backbones.checkpoint import weight_files
+from goldimask.backbones.known import SETTINGS
 from goldimask.backbones.lookup import CONFIG, find_model
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json
@@ -31,7 +37,10 @@ TOKENIZER = (
     "chat_template.json",
 )
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
-MATTERS = ("dtype", "quant")  # of a recipe's options; the others change speed, or training alone
+MOMENT = 2_000_000_000  # ns
+LONGEST = 100_000_000  # bytes of a header, as safetensors has it
+# of a recipe's options; the others change speed, or training alone
+MATTERS = ("dtype", "quant", *SETTINGS)
 Known = dict[str, dict[str, str]]  # path -> what it looked like, and its digest
 
 
@@ -44,33 +53,37 @@ def weights_hash(name_or_folder: str | Path, remember: Path | None = None) -> st
     parts = [*((f"base/{f.name}", f) for f in files)]
     if source.adapter is not None:
         parts += [(f"adapter/{name}", source.adapter / name) for name in ADAPTER]
-    known = read_known(remember)
-    digests = {label: digest(file, known) for label, file in parts}
-    if remember is not None:
-        write_json(remember, known)
+    known, began = read_known(remember), time.time_ns()
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing lets go of the GIL
+        entries = list(pool.map(lambda part: entry_of(part[1], known), parts))
+    digests = {label: entry["sha256"] for (label, _), entry in zip(parts, entries, strict=True)}
+    found = {e["path"]: e for e in entries if began - int(e["changed"]) > MOMENT}
+    if remember is not None and not found.items() <= known.items():
+        with suppress(OSError):  # a help, not a need: the folder may be read-only
+            write_json(remember, known | found)
     options = {key: source.options[key] for key in MATTERS if key in source.options}
     facts = json.dumps({"files": digests, "options": options}, sort_keys=True)
     return hashlib.sha256(facts.encode()).hexdigest()[:32]
 
 
-def digest(file: Path, known: Known) -> str:
-    """The digest of a file's content, from `known` if it looks the same; `known` is updated."""
+def entry_of(file: Path, known: Known) -> dict[str, str]:
+    """What a file looks like and the digest of its content; from `known` if it looks the same."""
     try:
         stat = file.stat()
         seen = {
+            "path": str(file.resolve()),
             "size": str(stat.st_size),
             "modified": str(stat.st_mtime_ns),
+            "changed": str(stat.st_ctime_ns),
             "header": header_digest(file),
         }
-        path = str(file.resolve())
-        entry = known.get(path, {})
-        if any(entry.get(key) != value for key, value in seen.items()) or "sha256" not in entry:
-            with file.open("rb") as content:
-                sha256 = hashlib.file_digest(content, "sha256").hexdigest()
-            known[path] = entry = {**seen, "sha256": sha256}
+        entry = known.get(seen["path"], {})
+        if "sha256" in entry and seen.items() <= entry.items():
+            return entry
+        with file.open("rb") as content:
+            return {**seen, "sha256": hashlib.file_digest(content, "sha256").hexdigest()}
     except OSError as error:
         raise GoldimaskError(f"{file}: cannot be read ({error})") from error
-    return entry["sha256"]
 
 
 def header_digest(file: Path) -> str:
@@ -79,7 +92,7 @@ def header_digest(file: Path) -> str:
         return ""
     with file.open("rb") as content:
         start = content.read(8)
-        length = min(int.from_bytes(start, "little"), file.stat().st_size)
+        length = min(int.from_bytes(start, "little"), LONGEST)
         return hashlib.sha256(start + content.read(length)).hexdigest()
 
 
@@ -89,6 +102,7 @@ def read_known(remember: Path | None) -> Known:
         return {}
     try:
         known = json.loads(remember.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return known if isinstance(known, dict) else {}
+    entries = known.items() if isinstance(known, dict) else ()
+    return {path: entry for path, entry in entries if isinstance(entry, dict)}

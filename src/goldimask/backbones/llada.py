@@ -23,6 +23,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from goldimask.backbones.base import Family
 from goldimask.backbones.scoring import DiffusionModel
+from goldimask.backbones.stock import FullAttention
 from goldimask.errors import GoldimaskError
 
 # LLaDA's name -> Llama's name
@@ -85,7 +86,7 @@ LINEAR_NAMES = {a: b.partition(".")[2] for a, b in BLOCK_NAMES.items() if "." in
 TOP_NAMES = {"wte": "model.embed_tokens", "ln_f": "model.norm", "ff_out": "lm_head"}
 
 
-class LLaDAConfig(LlamaConfig):
+class LLaDAConfig(FullAttention, LlamaConfig):
     """Reads the published config.json or one with Llama's names; `hub_config` writes the former."""
 
     model_type: ClassVar[str] = "llada"  # type: ignore[misc]
@@ -96,19 +97,20 @@ class LLaDAConfig(LlamaConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         translate(self, kwargs)
-        self.is_causal = False
-        self.logit_shift = False
         self.rope_full_precision = bool(kwargs.pop("rope_full_precision", True))
-        self.mask_token_id = kwargs.pop("mask_token_id", None)
         # a padding_idx would freeze EOS, which is also the pad token; remember the id elsewhere
         self.padding_token_id = kwargs.pop("padding_token_id", self.pad_token_id)
         self.pad_token_id = None
-        self.use_cache = False
         super().__post_init__(**kwargs)
 
 
 def translate(config: LLaDAConfig, kwargs: dict[str, Any]) -> None:
     """Move LLaDA's fields out of `kwargs` into Llama's attributes of `config`."""
+    if kwargs.get("num_experts"):
+        raise GoldimaskError(
+            f"config.json: num_experts={kwargs['num_experts']}: LLaDA-MoE, which calls itself "
+            "llada; load it with goldimask.load_backbone, or give backbone.layout=qwen3_moe"
+        )
     for name, value in FIXED.items():
         found = kwargs.pop(name, value)
         if found != value and not (value is None and not found):
@@ -239,4 +241,5 @@ LLADA = Family(
     layers=LINEAR_NAMES,
     hub_targets=hub_targets,
     renamings=renamings(),
+    template_ids={"<|start_header_id|>": 126346, "<|end_header_id|>": 126347, "<|eot_id|>": 126348},
 )

@@ -7,7 +7,6 @@ No remote code, no pickle, no guessing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,11 +27,21 @@ from transformers.utils import logging as transformers_logging
 
 from goldimask.backbones.attention import IMPLEMENTATIONS
 from goldimask.backbones.base import Backbone, Family
-from goldimask.backbones.checkpoint import check_tensors, complain, empty_model, read_config
+from goldimask.backbones.checkpoint import (
+    check_finite,
+    check_tensors,
+    complain,
+    empty_model,
+    read_config,
+)
+from goldimask.backbones.compiled import Compile, compile_blocks
+from goldimask.backbones.known import first
 from goldimask.backbones.liger import verify_liger
 from goldimask.backbones.lookup import find_model
 from goldimask.backbones.scoring import AttentionRows, Kernel, TokenScorer
-from goldimask.errors import GoldimaskError, nearest
+from goldimask.errors import GoldimaskError, nearest, short
+from goldimask.files import read_object
+from goldimask.processes import own_device
 
 Attention = Literal["sdpa", "eager", "flash_attention_2"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -51,6 +60,10 @@ def load_backbone(
     quant: Literal["nf4"] | None = None,
     kernel: Kernel | None = None,
     attention_rows: AttentionRows | None = None,
+    layout: str | None = None,
+    shift: bool | None = None,
+    mask_id: int | None = None,
+    compile: Compile | None = None,
 ) -> Backbone:
     """Load `tiny`, another registered name, a model folder, a run folder or a Hub id.
 
@@ -58,7 +71,9 @@ def load_backbone(
     accelerator and float32 on the CPU, `device` the accelerator if there is one, `attn` sdpa (or
     eager, flash_attention_2), no `quant` ("nf4" needs bitsandbytes), `kernel` torch ("liger", fused
     scoring, needs liger-kernel), `attention_rows` token ("predictor" takes a candidate's attention
-    from the row that predicts it; only Dream's differs). A run's adapter stays unmerged.
+    from the row that predicts it; the same unless the alignment is shifted). `layout`, `shift` and
+    `mask_id` say what a checkpoint that is not known by name does not (`known.py`). `compile` is
+    never taken from a run: it pays over a training alone. A run's adapter stays unmerged.
     """
     source = find_model(name_or_folder)
     recipe = source.options
@@ -66,16 +81,21 @@ def load_backbone(
     kernel = cast(Kernel, one_of("kernel", kernel or recipe.get("kernel", "torch"), Kernel))
     rows = attention_rows or recipe.get("attention_rows", "token")
     rows = cast(AttentionRows, one_of("attention_rows", rows, AttentionRows))
-    place = torch.device(device or default_device())
+    if compile is not None:
+        one_of("compile", compile, Compile)
+    place = torch.device(device or own_device())
     precision = resolve_dtype(dtype or recipe.get("dtype"), place)
 
     folder = source.folder()
-    config, family = read_config(folder)
+    asked = {"layout": layout, "shift": shift, "mask_id": mask_id}
+    config, family = read_config(folder, source.base, source.settings(asked))
     check_tensors(folder, config, family)
     model = load_model(folder, config, family, precision, place, attn, quant or recipe.get("quant"))
     backbone = assemble(model, load_tokenizer(folder, family), family, source.name, str(folder))
     if kernel == "liger":
         verify_liger(place)
+    if compile is not None:
+        compile_blocks(model)
     scorer = replace(backbone.scorer, kernel=kernel, attention_rows=rows)
     backbone = replace(backbone, scorer=scorer)
     if source.adapter is None:
@@ -85,11 +105,11 @@ def load_backbone(
     return load_adapter(backbone, source.adapter)
 
 
-def empty_backbone(name_or_folder: str | Path) -> Backbone:
+def empty_backbone(name_or_folder: str | Path, **given: Any) -> Backbone:
     """The base of a model with its tokenizer but without weights, for what needs only shapes."""
     source = find_model(name_or_folder)
     folder = source.folder(weights=False)
-    config, family = read_config(folder)
+    config, family = read_config(folder, source.base, source.settings(given))
     tokenizer = load_tokenizer(folder, family)
     return assemble(empty_model(config, family), tokenizer, family, source.name, str(folder))
 
@@ -122,12 +142,21 @@ def load_model(
             )
     except ImportError as error:  # a kernel or a quantiser that is not installed
         raise GoldimaskError(f"backbone.attn / backbone.quant: {error}") from error
+    except (RuntimeError, ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        reason = short(" ".join(str(error).split()))
+        raise GoldimaskError(f"{folder}: does not load: {reason}") from error
     complain(
         str(folder),
         missing=sorted(info["missing_keys"]),
         unexpected=sorted(info["unexpected_keys"]),
         wrong=[str(x) for x in info["mismatched_keys"]],
     )
+    if config.tie_word_embeddings and model.lm_head.weight is not model.model.embed_tokens.weight:
+        raise GoldimaskError(
+            f"{folder / 'config.json'}: tie_word_embeddings is true, but the stored lm_head.weight "
+            "is not the embedding; set it to false, or delete the tensor"
+        )
+    check_finite(model.named_parameters(), str(folder))
     return model.eval()
 
 
@@ -136,12 +165,15 @@ def load_tokenizer(folder: Path, family: Family) -> PreTrainedTokenizerFast:
     path = folder / "tokenizer_config.json"
     plain = "PreTrainedTokenizerFast"
     try:
-        declared = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        declared = read_object(path) if path.is_file() else {}
         kind = plain if declared.get("tokenizer_class") == plain else family.tokenizer
         with quiet():
             return TOKENIZERS[kind].from_pretrained(str(folder), local_files_only=True)
-    except Exception as error:  # the library raises many kinds here
-        raise GoldimaskError(f"{folder}: the tokenizer does not load ({error})") from error
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library raises many kinds, a panic of Rust among them
+        reason = short(" ".join(str(error).split()))
+        raise GoldimaskError(f"{folder}: the tokenizer does not load ({reason})") from error
 
 
 def assemble(
@@ -154,10 +186,10 @@ def assemble(
     """Collect the special ids and the alignment; refuses ids that the embedding does not have."""
     config: Any = model.config
     mask_id = first(config.mask_token_id, tokenizer.mask_token_id)
-    if mask_id is None or not 0 <= mask_id < config.vocab_size:
+    if not isinstance(mask_id, int) or not 0 <= mask_id < config.vocab_size:
         raise GoldimaskError(
             f"{path or name}: mask_token_id is {mask_id}, not a row of the embedding "
-            f"({config.vocab_size} rows); set it in config.json"
+            f"({config.vocab_size} rows); set it in config.json, or give backbone.mask_id"
         )
     declared = getattr(config, "padding_token_id", None)
     pad_id = first(declared, config.pad_token_id, tokenizer.pad_token_id)
@@ -165,7 +197,16 @@ def assemble(
     if pad_id is None or turn_end is None:
         missing = "pad token" if pad_id is None else "turn end token"
         raise GoldimaskError(f"{path or name}: the tokenizer has no {missing}")
-    layers, shift, length = config.num_hidden_layers, config.logit_shift, family.usable_length
+    largest = max((pad_id, turn_end, *tokenizer.get_vocab().values()))
+    if largest >= config.vocab_size or min(pad_id, turn_end) < 0:
+        raise GoldimaskError(
+            f"{path or name}: the tokenizer knows id {largest}, the embedding has "
+            f"{config.vocab_size} rows; these files do not belong together"
+        )
+    layers, shift, length = (
+        *(config.num_hidden_layers, config.logit_shift, config.max_position_embeddings),
+    )
+    usable = first(getattr(config, "usable_length", None), length)
     return Backbone(
         model=model,
         tokenizer=tokenizer,
@@ -177,15 +218,11 @@ def assemble(
         special_ids=special_ids(tokenizer) | {mask_id, pad_id, turn_end},
         shift=shift,
         layers=layers,
-        max_length=min(config.max_position_embeddings, length or config.max_position_embeddings),
+        max_length=length,
+        usable_length=min(usable, length),
         scorer=TokenScorer(mask_id, shift, layers),
         path=path,
     )
-
-
-def first(*ids: Any) -> int | None:
-    """The first id that is known (0 is an id)."""
-    return next((i for i in ids if i is not None), None)
 
 
 def special_ids(tokenizer: PreTrainedTokenizerFast) -> frozenset[int]:
@@ -225,14 +262,6 @@ def resolve_dtype(dtype: str | torch.dtype | None, device: torch.device) -> torc
     if dtype is None:
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     return DTYPES[one_of("dtype", dtype, DTYPES)]
-
-
-def default_device() -> str:
-    """The accelerator if there is one."""
-    if not torch.accelerator.is_available():
-        return "cpu"
-    accelerator = torch.accelerator.current_accelerator()
-    return "cpu" if accelerator is None else accelerator.type
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-import yaml
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
@@ -23,12 +23,14 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
+from goldimask.backbones.known import PUBLISHED, SETTINGS, first
 from goldimask.errors import GoldimaskError, nearest
+from goldimask.files import parse_yaml
 from goldimask.registry import Registry
 
 CONFIG = "config.json"
 RECIPE = "recipe.yaml"
-OPTIONS = ("dtype", "attn", "quant", "kernel", "attention_rows")
+OPTIONS = ("dtype", "attn", "quant", "kernel", "attention_rows", *SETTINGS)
 # no *.py and no *.bin: neither remote code nor pickles are ever used
 SMALL = ["*.json", "*.txt", "*.jinja"]
 WEIGHTS = ["*.safetensors"]
@@ -62,11 +64,8 @@ BACKBONES.add(
     Source(clone="models/tiny-dream/model"),
     summary="The same in Dream's layout; in a clone",
 )
-BACKBONES.add("llada-8b-instruct", Source(hub="GSAI-ML/LLaDA-8B-Instruct"), summary="LLaDA, 8B")
-BACKBONES.add("llada-1.5", Source(hub="GSAI-ML/LLaDA-1.5"), summary="LLaDA 1.5, 8B")
-BACKBONES.add(
-    "dream-7b-instruct", Source(hub="Dream-org/Dream-v0-Instruct-7B"), summary="Dream, 7B"
-)
+for _row in PUBLISHED:
+    BACKBONES.add(_row.name, Source(hub=_row.hub), summary=_row.summary)
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,11 @@ class ModelSource:
     name: str  # what to call it
     base: str  # a registered name, a Hub id or a model folder
     adapter: Path | None = None
-    options: Mapping[str, str] = field(default_factory=dict)  # of the recipe, see OPTIONS
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the recipe, see OPTIONS
+
+    def settings(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Layout, alignment and mask token: as given, or as the recipe says."""
+        return {key: first(given.get(key), self.options.get(key)) for key in SETTINGS}
 
     def folder(self, weights: bool = True) -> Path:
         """The folder of the base; fetched from the Hub if need be, `weights` or only the rest."""
@@ -93,7 +96,7 @@ def find_model(name_or_folder: str | Path) -> ModelSource:
     if not (folder / RECIPE).is_file():
         return ModelSource(name, str(folder))
     section = read_backbone_section(folder / RECIPE)
-    options = {key: str(section[key]) for key in OPTIONS if section.get(key)}
+    options = {key: section[key] for key in OPTIONS if section.get(key) is not None}
     if options.get("dtype") == "auto":
         del options["dtype"]
     if (folder / "model").is_dir():
@@ -111,9 +114,9 @@ def find_model(name_or_folder: str | Path) -> ModelSource:
 def read_backbone_section(file: Path) -> dict[str, object]:
     """The `backbone` section of a run's resolved recipe."""
     try:
-        recipe = yaml.safe_load(file.read_text("utf-8"))
-    except yaml.YAMLError as error:
-        raise GoldimaskError(f"{file}: not valid YAML ({error})") from error
+        recipe = parse_yaml(file.read_text("utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
     section = recipe.get("backbone") if isinstance(recipe, dict) else None
     if isinstance(section, str):
         return {"name": section}

@@ -23,10 +23,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from goldimask.backbones.base import Backbone, Family
-from goldimask.backbones.checkpoint import complain
+from goldimask.backbones.checkpoint import check_finite, complain
 from goldimask.backbones.lookup import BACKBONES
 from goldimask.errors import GoldimaskError, nearest
-from goldimask.files import new_folder, write_json
+from goldimask.files import new_folder, read_object, write_json
 from goldimask.keys import Stream, torch_seed
 
 WEIGHTS = "adapter_model.safetensors"
@@ -202,10 +202,11 @@ def read_adapter(folder: Path) -> tuple[LoraConfig, dict[str, Tensor]]:
         why = "only a pickle (adapter_model.bin); convert it to safetensors"
         raise GoldimaskError(f"{folder}: {why if pickle else 'no weights'}; expected {WEIGHTS}")
     try:
-        fields = json.loads(path.read_text("utf-8"))
+        fields = read_object(path)
         state = load_file(folder / WEIGHTS)
-    except (ValueError, OSError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise GoldimaskError(f"{folder}: not a readable adapter ({error})") from error
+    check_finite(state.items(), str(folder / WEIGHTS))
     if fields.get("peft_type") != "LORA":
         raise GoldimaskError(f"{path}: peft_type is '{fields.get('peft_type')}'; only LORA is read")
     refused = [key for key in UNSUPPORTED if fields.get(key)]
@@ -213,7 +214,10 @@ def read_adapter(folder: Path) -> tuple[LoraConfig, dict[str, Tensor]]:
     if refused:
         raise GoldimaskError(f"{path}: {refused[0]}={fields[refused[0]]!r} is not supported")
     kept = ("r", "lora_alpha", "lora_dropout", "use_rslora")
-    return LoraConfig(**{k: fields[k] for k in kept if k in fields}), state
+    try:
+        return LoraConfig(**{k: fields[k] for k in kept if k in fields}), state
+    except (TypeError, ValueError) as error:
+        raise GoldimaskError(f"{path}: {error}") from error
 
 
 def module_of(key: str) -> str | None:

@@ -21,7 +21,14 @@ from goldimask.backbones.checkpoint import check_tensors, read_config, read_shap
 from goldimask.backbones.loading import DTYPES, load_backbone
 from goldimask.backbones.lookup import find_model
 from goldimask.backbones.lora import load_adapter
-from goldimask.backbones.saving import SHARD_BYTES, Layout, full_state, write_backbone
+from goldimask.backbones.modelling import read_modelling
+from goldimask.backbones.saving import (
+    SHARD_BYTES,
+    Layout,
+    config_dict,
+    full_state,
+    write_backbone,
+)
 from goldimask.errors import GoldimaskError, RunFailed, nearest
 from goldimask.files import new_folder
 from goldimask.keys import Stream, torch_seed
@@ -43,6 +50,7 @@ class Merged:
     difference: float  # largest |merged - adapter| logit in float32
     stored_difference: float  # the same after rounding to the stored precision
     agreement: float  # share of rows whose most likely token is the same after rounding
+    code: tuple[str, ...] = ()  # modelling files copied beside it
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`."""
@@ -56,19 +64,28 @@ def merge_run(
     dtype: str | None = None,
     force: bool = False,
     shard_bytes: int = SHARD_BYTES,
+    with_code: Path | str | None = None,
 ) -> Merged:
-    """Merge RUN's adapter (or copy its full weights) to a new folder; `dtype` as the base's."""
+    """Merge RUN's adapter (or copy its full weights) to a new folder; `dtype` as the base's.
+
+    `with_code` is a download of the base, whose modelling files are copied and not run.
+    """
     to = Path(to)
     if layout not in ("hub", "native"):
         raise GoldimaskError(f"--layout: unknown '{layout}'; {nearest(layout, ('hub', 'native'))}")
     if to.exists() and not force and (not to.is_dir() or any(to.iterdir())):
         raise GoldimaskError(f"{to}: already exists; choose another folder or pass --force")
+    if with_code is not None and layout != "hub":
+        raise GoldimaskError("--with-code: the published code reads --layout hub")
+    code = read_modelling(Path(with_code)) if with_code is not None else None
     found = find_model(run)
     folder = found.folder()
     name = dtype or stored_dtype(folder)
     if name not in DTYPES:
         raise GoldimaskError(f"--dtype: unknown '{name}'; {nearest(name, DTYPES)}")
     backbone = load_backbone(folder, dtype=torch.float32, device="cpu")
+    if code is not None:
+        code.fits(config_dict(backbone, layout))
     merged, before = backbone, None
     if found.adapter is not None:
         with_adapter = load_adapter(backbone, found.adapter)
@@ -82,6 +99,8 @@ def merge_run(
     cast_weights(merged.model, DTYPES[name])
     with new_folder(to) as temporary:
         write_backbone(merged, temporary, layout, shard_bytes)
+        if code is not None:
+            code.write(temporary)
         verify_folder(temporary, full_state(merged, layout))
     return Merged(
         folder=str(to),
@@ -92,6 +111,7 @@ def merge_run(
         difference=difference,
         stored_difference=float((after - rounded).abs().max()),
         agreement=float((after.argmax(-1) == rounded.argmax(-1)).float().mean()),
+        code=tuple(code.files) if code is not None else (),
     )
 
 

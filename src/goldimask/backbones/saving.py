@@ -1,10 +1,11 @@
 """Writing a model in one of two layouts.
 
     hub      the published one: LLaDA's tensor names and config fields, for the original code,
-             Fast-dLLM, dllm and vLLM plug-ins (Dream's published names are Qwen2's own)
+             Fast-dLLM, dllm and vLLM plug-ins (most others are published under transformers' names)
     native   transformers' names for the same tensors and fields
 
-`load_backbone` reads both. No `auto_map` is written: it would point at code that is not there.
+`load_backbone` reads both. No `auto_map` is written: it would point at code that is not there
+(`merge --with-code` copies both).
 The folder appears when it is complete, or not at all.
 """
 
@@ -22,7 +23,7 @@ from goldimask.errors import GoldimaskError
 from goldimask.files import new_folder, write_json
 
 Layout = Literal["hub", "native"]
-SHARD_BYTES = 5_000_000_000
+SHARD_BYTES = 1_000_000_000  # writing and reading back hold a shard beside the model
 
 
 def save_backbone(
@@ -52,7 +53,10 @@ def full_state(backbone: Backbone, layout: Layout) -> dict[str, Tensor]:
     state = {k: v.detach() for k, v in backbone.model.state_dict().items()}
     if config.tie_word_embeddings:
         state.pop("lm_head.weight", None)
-    return {backbone.family.to_hub(k): v for k, v in state.items()} if layout == "hub" else state
+    family = backbone.family
+    if layout == "native":
+        return state
+    return {family.to_hub(k): v.contiguous() for k, v in family.split(state).items()}
 
 
 def config_dict(backbone: Backbone, layout: Layout) -> dict[str, Any]:
@@ -60,7 +64,10 @@ def config_dict(backbone: Backbone, layout: Layout) -> dict[str, Any]:
     config: Any = backbone.model.config
     dtype = str(next(backbone.model.parameters()).dtype).removeprefix("torch.")
     if layout == "hub":
-        return {**backbone.family.hub_config(config), "torch_dtype": dtype}
+        known = getattr(config, "usable_length", None)
+        length = {} if known is None else {"usable_length": known}
+        shift = {"logit_shift": config.logit_shift}
+        return {**backbone.family.hub_config(config), **shift, **length, "torch_dtype": dtype}
     fields = json.loads(config.to_json_string(use_diff=False))
     for key in ("auto_map", "_name_or_path", "transformers_version"):
         fields.pop(key, None)

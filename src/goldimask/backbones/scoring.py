@@ -15,9 +15,11 @@ output.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,8 +28,11 @@ from transformers import Cache, PreTrainedConfig
 from transformers.utils.generic import ModelOutput
 
 from goldimask.backbones.attention import IMPLEMENTATIONS, SDPA, AttentionTap
+from goldimask.backbones.head import FloatHead
 from goldimask.backbones.liger import liger_logp
 from goldimask.errors import GoldimaskError
+from goldimask.processes import send
+from goldimask.step import LayerSpec
 from goldimask.types import Batch, Signal, Signals
 
 BUDGET_MB = 256.0
@@ -43,8 +48,8 @@ class DiffusionOutput(ModelOutput):
     logits: Tensor | None = None
     logp: Tensor | None = None  # [B, T]
     entropy: Tensor | None = None  # [B, T]
-    attention: Tensor | None = None  # [B, N, T]
-    received: Tensor | None = None  # [B, T]
+    attention: Tensor | None = None  # [B, N, T]; of several blocks [L, B, N, T]
+    received: Tensor | None = None  # [B, T]; of several blocks [L, B, T]
     past_key_values: Cache | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
@@ -73,6 +78,7 @@ class DiffusionModel:
         super().__init__(config)  # type: ignore[call-arg]
         name: str = config._attn_implementation  # type: ignore[assignment]
         config._attn_implementation_internal = IMPLEMENTATIONS.get(name, name)
+        self.lm_head = FloatHead.of(self.lm_head)  # type: ignore[arg-type]
 
     def forward(
         self,
@@ -88,12 +94,16 @@ class DiffusionModel:
         score_mb: float = BUDGET_MB,
         score_kernel: Kernel = "torch",
         logits_mask: Tensor | None = None,
-        tap_layer: int | None = None,
+        tap_layer: int | Sequence[int] | None = None,
         tap_rows: Tensor | None = None,
+        tap_onto: Tensor | None = None,
         tap_received: bool = False,
         **kwargs: Any,  # transformers' own, for its blocks
     ) -> DiffusionOutput:
-        """`score_mask` and `logits_mask` [B, T] select tokens; `tap_rows` [B, N] are query rows."""
+        """`score_mask` and `logits_mask` select tokens: masks [B, T], or flat positions [M] where
+        the host knows them, which spares a wait for the device; `tap_rows` [B, N] are query rows.
+        `tap_onto` [B, T, S] sums the attention of those rows over sets of keys: [B, N, S].
+        """
         if kwargs.pop("labels", None) is not None:
             raise GoldimaskError(
                 "labels: a diffusion backbone has no built-in loss; use MaskedStep"
@@ -105,7 +115,7 @@ class DiffusionModel:
         if tap_layer is not None:
             if attention_mask is not None and valid is None:
                 raise GoldimaskError("attention_mask: the attention tap needs the 2-D padding mask")
-            tap = AttentionTap(tap_layer, tap_rows, valid, tap_received, score_mb)
+            tap = AttentionTap(tap_layer, tap_rows, valid, tap_received, score_mb, tap_onto)
             kwargs["tap"] = tap
         if valid is not None and past_key_values is None:
             if position_ids is None:  # count real tokens, so that left padding changes nothing
@@ -155,9 +165,9 @@ def keep_rows(h: Tensor, keep: int | Tensor) -> Tensor:
 
 
 def selected_rows(h: Tensor, mask: Tensor, shift: bool) -> tuple[Tensor, Tensor]:
-    """Flat positions [M] of a mask [B, T], and the hidden rows [M, D] that predict them."""
-    positions = mask.reshape(-1).nonzero().squeeze(1)  # waits for the device
-    rows = predictor_rows(positions, shift, mask.shape[1])
+    """Flat positions [M] of a mask [B, T] (or themselves), and the hidden rows [M, D] for them."""
+    positions = mask if mask.ndim == 1 else mask.reshape(-1).nonzero().squeeze(1)  # waits
+    rows = predictor_rows(positions, shift, h.shape[1])
     return positions, h.reshape(-1, h.shape[-1]).index_select(0, rows)
 
 
@@ -194,7 +204,7 @@ def score_chunk(
     rows: Tensor, targets: Tensor, head: nn.Module, entropy: bool
 ) -> tuple[Tensor, Tensor | None]:
     """[n, D] hidden rows -> float32 log p of their targets [n], and the entropy [n] in nats."""
-    logits = head(rows).float()
+    logits = head(rows)  # float32
     if not entropy:
         return -F.cross_entropy(logits, targets, reduction="none"), None
     logs = logits.log_softmax(-1)
@@ -244,24 +254,38 @@ class TokenScorer:
         batch: Batch,
         hidden: Tensor,
         want: frozenset[Signal] = frozenset({Signal.LOGP}),
-        layer: int | float | str = "last",
+        layer: LayerSpec | Sequence[LayerSpec] = "last",
+        where: np.ndarray | None = None,
+        onto: Tensor | None = None,
     ) -> Signals:
+        """Several layers come from one pass, stacked; `onto` as `tap_onto` of the forward pass."""
         asked: dict[str, Any] = {}
-        rows = None
-        if Signal.ATTENTION in want:
+        rows, chosen = None, hidden
+        if where is not None:
+            chosen = send(np.flatnonzero(where), hidden.device)
+        if Signal.ATTENTION in want and where is None:
             rows = candidate_rows(hidden)
+        elif Signal.ATTENTION in want:
+            rows = send(candidate_rows(torch.from_numpy(where)), hidden.device)
+        if rows is not None:
             asked["tap_rows"] = self.query_rows(rows)
+        if onto is not None:
+            asked["tap_onto"] = onto
         if Signal.RECEIVED in want:
             asked["tap_received"] = True
         if asked:
-            asked["tap_layer"] = block_index(layer, self.layers)
+            asked["tap_layer"] = (
+                block_index(layer, self.layers)
+                if isinstance(layer, LayerSpec)
+                else tuple(block_index(x, self.layers) for x in layer)
+            )
         if Signal.ENTROPY in want:
             asked["score_entropy"] = True
         out = model(
             input_ids=batch.ids.masked_fill(hidden, self.mask_id),
             attention_mask=batch.attention_mask(),
             score_ids=batch.ids,
-            score_mask=hidden,
+            score_mask=chosen,
             score_mb=self.budget_mb,
             score_kernel=self.kernel,
             **asked,
@@ -275,7 +299,7 @@ class TokenScorer:
         return predictor_rows(rows, self.shift).masked_fill(rows < 0, -1)
 
 
-def block_index(layer: int | float | str, layers: int) -> int:
+def block_index(layer: LayerSpec, layers: int) -> int:
     """`last`, an index (negative counts from the end) or a fraction of the depth -> block index."""
     at = f"method.attention_layer: {layer!r}"
     if layer == "last":

@@ -1,4 +1,4 @@
-"""A LLaDA or Dream model from scratch, with weights that depend on the seed alone.
+"""A model from scratch, with weights that depend on the seed alone.
 
 W ~ N(0, 0.02^2), and 0.02 / sqrt(2 layers) where a block writes to the residual stream; norms 1,
 biases 0.
@@ -14,9 +14,9 @@ from torch import nn
 from transformers import PreTrainedTokenizerFast
 
 from goldimask.backbones.base import Backbone, Family
-from goldimask.backbones.dream import DREAM
 from goldimask.backbones.llada import LLADA
 from goldimask.backbones.loading import assemble
+from goldimask.backbones.stock import DREAM
 from goldimask.keys import Stream, torch_seed
 
 INIT_STD = 0.02
@@ -44,7 +44,7 @@ def new_backbone(
     seed: int,
     name: str,
 ) -> Backbone:
-    """A fresh model of any family."""
+    """A fresh model of any family; `config` has its field names, and a `mask_token_id`."""
     with torch.random.fork_rng(devices=[]):  # the constructor draws from the global generator
         model = family.model(family.config(**{"attn_implementation": "sdpa", **config}))
     init_weights(model, seed)

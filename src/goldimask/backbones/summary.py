@@ -1,16 +1,4 @@
-"""What `goldimask model` says about a checkpoint, from its headers and its tokenizer alone.
-
-Memory in GiB, P parameters, A adapter parameters, B T tokens, d width, f feed-forward width, L
-blocks, s bytes per stored weight (2 for bfloat16):
-
-    inference        s P + two blocks' activations + the logits budget
-    LoRA             s P + 16 A + activations          (float32 weights, gradients and two moments)
-    full tuning      16 P + activations
-    activations      s B T (9 d + 3 f) per block, or s B T d per block and one block's worth when
-                     blocks are recomputed (gradient checkpointing)
-
-These are estimates of what must be live at the peak; allocators and kernels add to them.
-"""
+"""What `goldimask model` says about a checkpoint, from its headers and its tokenizer alone."""
 
 from __future__ import annotations
 
@@ -21,10 +9,13 @@ from typing import Any
 from torch import nn
 
 from goldimask.backbones.base import Backbone, Family
-from goldimask.backbones.checkpoint import check_tensors, read_shapes
-from goldimask.backbones.loading import empty_backbone
+from goldimask.backbones.checkpoint import check_tensors, empty_model, read_config, read_shapes
+from goldimask.backbones.footprint import Use, footprint, inference
+from goldimask.backbones.identity import TOKENIZER
+from goldimask.backbones.known import first
+from goldimask.backbones.loading import assemble, load_tokenizer
+from goldimask.backbones.lookup import find_model
 from goldimask.backbones.lora import TARGETS, target_modules
-from goldimask.backbones.scoring import BUDGET_MB
 from goldimask.errors import GoldimaskError
 
 EXAMPLE = (
@@ -34,7 +25,6 @@ EXAMPLE = (
 )
 ANSWER = "5 + 4 = 9"
 BYTES = {"F32": 4, "BF16": 2, "F16": 2}
-GIB = 2**30
 
 
 def inspect_model(
@@ -43,24 +33,30 @@ def inspect_model(
     batch: int = 1,
     lora_r: int = 128,
     lora_targets: Sequence[str] = TARGETS,
+    shards: int = 8,
 ) -> dict[str, Any]:
     """Everything that can be known without loading a weight; a broken checkpoint is an error."""
-    backbone = empty_backbone(name_or_folder)
-    folder = Path(backbone.path)
-    config: Any = backbone.model.config
+    source = find_model(name_or_folder)
+    folder = source.folder(weights=False)
+    config, family = read_config(folder, source.base, source.settings({}))
+    model: Any = empty_model(config, family)
+    config = model.config
     dtypes: dict[str, int] = {}
     stored = any(folder.glob("*.safetensors"))
     if stored:
-        check_tensors(folder, config, backbone.family)
+        check_tensors(folder, config, family)
         _, dtypes = read_shapes(folder)
-    adapter = adapter_size(backbone.model, backbone.family, lora_r, lora_targets)
+    adapter = adapter_use(model, family, lora_r, lora_targets)
     width = min((BYTES.get(k, 4) for k in dtypes), default=2)
-    length = length or min(1024, backbone.max_length)
+    positions = config.max_position_embeddings
+    usable = first(getattr(config, "usable_length", None), positions)
+    length = length or min(1024, usable)
     return {
-        "name": backbone.name,
+        "name": source.name,
         "folder": str(folder),
-        "family": backbone.family.name,
-        "parameters": sum(p.numel() for p in backbone.model.parameters()),
+        "family": family.name,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "active_parameters": active_parameters(model),
         "tensors": "complete" if stored else "not downloaded",
         "stored_as": dtypes,
         "sizes": {
@@ -72,13 +68,31 @@ def inspect_model(
             "vocabulary": config.vocab_size,
             "tied": bool(config.tie_word_embeddings),
         },
-        "max_length": backbone.max_length,
-        "alignment": "row i predicts token i + 1" if backbone.shift else "row i predicts token i",
+        "max_length": positions,
+        "usable_length": usable,
+        "alignment": "row i predicts token i + 1"
+        if config.logit_shift
+        else "row i predicts token i",
         "rope": "float32" if getattr(config, "rope_full_precision", False) else "model's precision",
-        "tokens": tokens(backbone),
-        "chat": chat(backbone),
-        "memory": memory(backbone.model, length, batch, adapter, width),
+        **texts(folder, model, family, source.name),
+        "memory": memory(model, length, batch, adapter, width, shards),
     }
+
+
+def texts(folder: Path, model: nn.Module, family: Family, name: str) -> dict[str, Any]:
+    """What the tokenizer says; a folder with a config alone has none."""
+    if not any((folder / file).is_file() for file in TOKENIZER):
+        return {"tokens": {}, "chat": {"error": f"{folder}: no tokenizer files"}}
+    backbone = assemble(model, load_tokenizer(folder, family), family, name, str(folder))
+    return {"tokens": tokens(backbone), "chat": chat(backbone)}
+
+
+def active_parameters(model: nn.Module) -> int:
+    """Parameters that one token meets: of the experts only those that it is sent to."""
+    config: Any = model.config
+    share = getattr(config, "num_experts_per_tok", 1) / (getattr(config, "num_experts", 1) or 1)
+    named = ((name, p.numel()) for name, p in model.named_parameters())
+    return round(sum(n * share if ".experts." in name else n for name, n in named))
 
 
 def tokens(backbone: Backbone) -> dict[str, Any]:
@@ -119,29 +133,50 @@ def adapter_size(model: nn.Module, family: Family, r: int, targets: Sequence[str
     return sum(r * (layer.in_features + layer.out_features) for layer in layers)
 
 
+def adapter_use(model: nn.Module, family: Family, r: int, targets: Sequence[str]) -> dict[str, int]:
+    """What `footprint.Use` has to know about an adapter."""
+    layers = target_modules(model, family, targets)
+    inside = sum(m.in_features for name, m in layers.items() if ".layers." in name)
+    blocks: int = model.config.num_hidden_layers  # type: ignore[union-attr]
+    adapter = adapter_size(model, family, r, targets)
+    return {"adapter": adapter, "rank": r, "inputs": inside // blocks}
+
+
 def memory(
-    model: nn.Module, length: int, batch: int, adapter: int, weight_bytes: int = 2
+    model: nn.Module,
+    length: int,
+    batch: int,
+    adapter: dict[str, int],
+    weight_bytes: int,
+    shards: int,
 ) -> dict[str, Any]:
-    """Estimates in GiB, by the formulas at the top; `adapter` is its number of parameters."""
-    config: Any = model.config
-    p = sum(x.numel() for x in model.parameters())
-    row = weight_bytes * batch * length
-    block = row * (9 * config.hidden_size + 3 * config.intermediate_size)
-    layers = config.num_hidden_layers
-    stacked = row * config.hidden_size * layers + block
-    logits = min(int(BUDGET_MB * 2**20), 12 * batch * length * config.vocab_size)
-    frozen = weight_bytes * p
-    kinds = {
-        "inference": frozen + 2 * block + logits,
-        "lora": frozen + 16 * adapter + layers * block + logits,
-        "lora_checkpointed": frozen + 16 * adapter + stacked + logits,
-        "full": 16 * p + layers * block + logits,
-        "full_checkpointed": 16 * p + stacked + logits,
+    """Peaks in GiB (`footprint.py`) on one device, and on each of `shards` that share the model."""
+    kinds: dict[str, dict[str, Any]] = {
+        "lora": adapter,
+        "lora_checkpointed": {**adapter, "checkpointed": True},
+        "lora_nf4": {**adapter, "quant": "nf4"},
+        "lora_nf4_checkpointed": {**adapter, "quant": "nf4", "checkpointed": True},
+        "full": {},
+        "full_checkpointed": {"checkpointed": True},
     }
+
+    def peak(**options: Any) -> float:
+        use = Use(length, batch, weight_bytes=weight_bytes, **options)
+        return footprint(model, use)["peak"]
+
     return {
         "length": length,
         "batch": batch,
         "bytes_per_weight": weight_bytes,
-        "adapter_parameters": adapter,
-        "gib": {k: v / GIB for k, v in kinds.items()},
+        "adapter_parameters": adapter["adapter"],
+        "shards": shards,
+        "gib": {
+            "inference": inference(model, length, batch, weight_bytes),
+            **{name: peak(**options) for name, options in kinds.items()},
+        },
+        "gib_sharded": {
+            name: peak(**options, shards=shards)
+            for name, options in kinds.items()
+            if "quant" not in options
+        },
     }

@@ -36,7 +36,7 @@ from goldimask.baselines.memory import Memory
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream
 from goldimask.noise import draw
-from goldimask.objective import Priority
+from goldimask.objective import Priority, PrioritySpec
 from goldimask.select.base import SELECTORS, Select
 from goldimask.types import Batch, Corruption, Reveal, Signal, Signals, Weights
 from goldimask.weighting import (
@@ -123,7 +123,7 @@ def recall_select(
     maximiser: Literal["greedy", "randomized", "twin", "practical", "static"] = "greedy",
     top: int = 32,
     momentum: float = 0.5,
-    priority: str | list[float] = "p(1-p)^3",
+    priority: PrioritySpec = "p(1-p)^3",
     support: dict[str, Any] | None = None,
 ) -> Select:
     """Maximise F on signals remembered from earlier visits, without a scoring pass."""
@@ -139,7 +139,7 @@ def recall_select(
 @WEIGHERS.register("recall")
 def recall_weigh(
     cap: float = 10.0,
-    priority: str | list[float] = "p(1-p)^3",
+    priority: PrioritySpec = "p(1-p)^3",
     kept_scale: KeptScale = "paper",
 ) -> Weigh:
     """Water-filling on gains over remembered log-probabilities (goldimask-a)."""

@@ -20,7 +20,7 @@ import torch
 from goldimask.baselines.ranking import highest, uniforms
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Stream
-from goldimask.objective import Priority, priority_curve
+from goldimask.objective import Priority, PrioritySpec, priority_curve
 from goldimask.types import Signal, Weights
 from goldimask.weighting import WEIGHERS, Weigh
 
@@ -46,7 +46,7 @@ class BudgetSample:
 
 
 @WEIGHERS.register("budget-sample")
-def budget_sample(k: int = 32, priority: str | list[float] = "p(1-p)^3") -> Weigh:
+def budget_sample(k: int = 32, priority: PrioritySpec = "p(1-p)^3") -> Weigh:
     """k targets per example carry the loss, sampled by priority; [0, 0] is uniform (Study 1)."""
     if k < 1:
         raise GoldimaskError(f"method.weigh.k: {k} must be at least 1")

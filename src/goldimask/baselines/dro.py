@@ -45,7 +45,7 @@ class Dro:
 
     def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
         tilt = (difficulty(logp, supervised) / self.tau).exp()
-        z = self.normaliser.to(tilt.device)
+        z = self.normaliser.to(tilt.device, non_blocking=True)
         factor = torch.where(z > 0, tilt / z.clamp_min(1e-300), 1.0)
         value = torch.where(supervised, factor[:, None], 0.0).float()
         return Weights(value, loss_scale(c, batch, supervised, self.kept_scale))
@@ -54,7 +54,8 @@ class Dro:
         has = out.supervised.any(1)
         tilt = torch.where(has, (difficulty(out.logp, out.supervised) / self.tau).exp(), 0.0)
         mean = tilt.sum() / has.sum().clamp_min(1)
-        self.normaliser, self.steps = self.normaliser.to(mean.device), self.steps.to(mean.device)
+        here = {"device": mean.device, "non_blocking": True}
+        self.normaliser, self.steps = self.normaliser.to(**here), self.steps.to(**here)
         steps = self.steps + has.any()  # a batch without targets says nothing
         rate = torch.clamp(1.0 / steps.clamp_min(1), min=1.0 - self.momentum).double()
         updated = (1.0 - rate) * self.normaliser + rate * mean

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from goldimask.keys import Keys, Stream
+from goldimask.processes import send
 from goldimask.types import Batch
 
 
@@ -31,9 +32,9 @@ def uniforms(batch: Batch, keys: Keys, stream: Stream) -> Tensor:
 
     Drawn per example in the order of its positions, so padding and batch mates do not matter.
     """
-    response = batch.response.cpu().numpy()
+    response, ids = batch.on_host()
     out = np.zeros(response.shape)
-    for b, example_id in enumerate(batch.example_id.tolist()):
+    for b, example_id in enumerate(ids):
         positions = np.flatnonzero(response[b])
         out[b, positions] = keys.rng(example_id, stream).random(len(positions))
-    return torch.from_numpy(out).to(batch.ids.device)
+    return send(out, batch.ids.device)

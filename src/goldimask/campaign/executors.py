@@ -9,7 +9,6 @@ What a job prints goes to `logs/NAME.log`. Ending the campaign ends its processe
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -18,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROGRAM = (sys.executable, "-m", "goldimask")
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+from goldimask.processes import one_thread
+from goldimask.workers import last_words
+
+PROGRAM = (sys.executable, "-P", "-m", "goldimask")  # -P: nothing from the working directory
 GRACE = 20.0  # seconds that a process has to save a checkpoint before it is killed
-LAST_WORDS = 3  # lines of the log that a failure shows
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _start(job: Job, logs: Path, program: Sequence[str]) -> _Running:
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**dict.fromkeys(THREADS, "1"), **os.environ},
+            env=one_thread(),
             preexec_fn=_end_with_parent if sys.platform == "linux" else None,
         )
     return _Running(job, process, log)
@@ -114,9 +114,7 @@ def _ended(one: _Running) -> Ended:
     code, seconds = one.process.returncode, time.monotonic() - one.began
     if code == 0:
         return Ended(one.job, seconds=seconds)
-    why = signal.Signals(-code).name if code < 0 else f"exit {code}"
-    lines = [x for x in one.log.read_text("utf-8", "replace").splitlines() if x.strip()]
-    return Ended(one.job, " | ".join([why, *lines[-LAST_WORDS:]]), seconds)
+    return Ended(one.job, last_words(code, one.log), seconds)
 
 
 def _stop(running: Sequence[_Running]) -> None:

@@ -9,7 +9,6 @@ a new cell, and renaming the campaign's folder or adding rows, seeds and backbon
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -32,8 +31,8 @@ from goldimask.campaign.settings import (
 from goldimask.config import Recipe
 from goldimask.errors import GoldimaskError
 from goldimask.jobs import partial_of
-from goldimask.records import Metric, Outcome, open_run, read_manifest, read_outcomes
-from goldimask.train.folders import last_sound
+from goldimask.records import DIGESTS, Metric, Outcome, open_run, read_manifest, read_outcomes
+from goldimask.registry import passed_on
 from goldimask.train.prepare import train_key
 
 same_weights = cache(weights_hash)
@@ -85,8 +84,9 @@ def jobs_of(campaign: Campaign, place: Place) -> list[Job]:
     name = place.cell.name
     if place.recipe is not None and read_manifest(place.folder) is None:
         words = ["train", campaign.recipe, *cell_words(campaign, place.cell)]
-        words.append(f"output={place.folder}")
-        out.append(Job(f"{name}-train", (*words, *resuming(place.folder)), place.folder))
+        words += [f"output={place.folder}", *passed_on()]
+        words += ["--resume"] * partial_of(place.folder).is_dir()
+        out.append(Job(f"{name}-train", tuple(words), place.folder))
     needs = tuple(job.name for job in out)
     for taus, problems in evaluations(campaign):
         if not needs and judged(campaign, place, taus, problems):
@@ -100,17 +100,6 @@ def jobs_of(campaign: Campaign, place: Place) -> list[Job]:
         out.append(job)
         needs = (*needs, job.name)  # one writer at a time
     return out
-
-
-def resuming(folder: Path) -> list[str]:
-    """Go on from a checkpoint; what was stopped before its first one begins again."""
-    partial = partial_of(folder)
-    if not partial.is_dir():
-        return []
-    if last_sound(partial) is not None:
-        return ["--resume"]
-    shutil.rmtree(partial)
-    return []
 
 
 def evaluations(campaign: Campaign) -> list[tuple[list[float], int]]:
@@ -130,6 +119,7 @@ def evaluation_words(
     words += ["--decoder", "threshold", "--tau", ",".join(f"{tau:g}" for tau in taus)]
     words += ["--block", str(judging.block), "--limit", str(problems)]
     words += ["--batch-size", str(judging.batch_size), "--out", str(place.evaluation)]
+    words += passed_on()
     return words if every == 1 else [*words, "--shard", f"{first}/{every}"]
 
 
@@ -193,8 +183,10 @@ def mean_metrics(logged: Sequence[Metric]) -> dict[str, float]:
 def check_weights(place: Place) -> None:
     """Answers of other weights than the folder holds are never shown."""
     manifest = read_manifest(place.evaluation)
-    if manifest is None or manifest.weights != weights_hash(place.model):
+    now = weights_hash(place.model, remember=place.evaluation / DIGESTS)
+    if manifest is None or manifest.weights != now:
+        then = "nobody knows whom" if manifest is None else f"{manifest.model} ({manifest.weights})"
         raise GoldimaskError(
-            f"{place.evaluation}: holds answers of other weights than {place.model} has now; "
-            "remove the folder, and they are decoded again"
+            f"{place.evaluation}: holds answers of {then}, which are other weights than "
+            f"{place.model} has now ({now}); remove the folder, and they are decoded again"
         )

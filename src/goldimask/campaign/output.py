@@ -17,8 +17,9 @@ from goldimask.campaign.tables import paired_table, references, strongest
 from goldimask.campaign.tables import tables as board_tables
 from goldimask.figures import Bar, Figure, Intervals, steps_figure
 from goldimask.files import write_json, write_text
-from goldimask.stats import Point, finite
+from goldimask.stats import finite
 from goldimask.tables import Table
+from goldimask.thresholds import Point
 
 
 def write_output(

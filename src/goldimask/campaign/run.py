@@ -10,12 +10,12 @@ from typing import Any
 
 from goldimask.campaign.board import Board, board
 from goldimask.campaign.cost import costs
-from goldimask.campaign.executors import Ended, Job, execute
+from goldimask.campaign.executors import GRACE, Ended, Job, execute
 from goldimask.campaign.grid import Finished, Place, finished, jobs_of, places
 from goldimask.campaign.output import write_output
 from goldimask.campaign.settings import Campaign, Cell
 from goldimask.errors import GoldimaskError
-from goldimask.jobs import git_state
+from goldimask.jobs import git_state, wait_until_free
 
 Tell = Callable[[Ended, int, int], None]  # what ended, how many have, how many there are
 
@@ -58,9 +58,15 @@ def run_campaign(
     slots: int = 1,
     tell: Tell = lambda ended, done, total: None,
 ) -> Progress:
-    """Run what is missing; a failure takes only what needs it along."""
+    """Run what is missing; a failure takes only what needs it along.
+
+    The caller holds the lock of the folder. A job that outlived a killed campaign is saving its
+    checkpoint: it is waited for.
+    """
     if slots < 1:
         raise GoldimaskError(f"--jobs: {slots} must be at least 1")
+    for place in places(campaign, folder):
+        wait_until_free(place.folder, GRACE)
     plan = make_plan(campaign, folder)
     out = Progress()
     for ended in execute(plan.jobs, slots, folder / "logs"):

@@ -19,6 +19,13 @@ def main() -> None:
             raise
         sys.stderr.write(f"error: {error}\n")
         raise SystemExit(error.exit_code) from None
+    except BrokenPipeError:  # whoever read the output has gone
+        raise SystemExit(141) from None
+    except OSError as error:  # a folder that cannot be written, a full disk
+        if debug or error.filename is None:
+            raise
+        sys.stderr.write(f"error: '{error.filename}': {error.strerror}\n")
+        raise SystemExit(GoldimaskError.exit_code) from None
     except KeyboardInterrupt:
         if debug:
             raise

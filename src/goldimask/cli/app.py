@@ -23,7 +23,7 @@ VERBS = {  # verb -> (its file, the first line of its help)
     "demo": ("campaigns", "Fine-tune the embedded model in two ways and compare them."),
     "train": ("training", "Fine-tune a backbone as a recipe says."),
     "eval": ("evaluation", "Decode benchmarks and score the answers."),
-    "score": ("evaluation", "Score generations that any harness has stored."),
+    "score": ("scoring", "Score generations that any harness has stored."),
     "decode": ("decoding", "Fill in a response with a parallel decoder."),
     "chat": ("decoding", "Talk to a model and watch its answers fill in."),
     "inspect": ("training", "Show one training step: what is masked, revealed, weighted."),
@@ -33,6 +33,7 @@ VERBS = {  # verb -> (its file, the first line of its help)
     "compare": ("campaigns", "Train and compare every method on every backbone and seed."),
     "study": ("studies", "Measure what models and methods do."),
     "list": ("listing", "Name what recipes and commands can name."),
+    "selftest": ("selftesting", "Check this machine: arithmetic, speed, memory, resuming."),
     "bench": ("training", "Time a training step of every method against Vanilla."),
 }
 

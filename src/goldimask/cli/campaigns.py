@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goldimask.cli.options import JsonFlag, Overrides, out_option
+from goldimask.cli.options import AllowPlugins, JsonFlag, Overrides, out_option
 from goldimask.console import emit, progress, say, table
 from goldimask.errors import RunFailed
 
@@ -32,6 +33,7 @@ def compare(
     plan: Annotated[
         bool, typer.Option("--plan", help="Say what is done and what would run, and stop.")
     ] = False,
+    allow_plugins: AllowPlugins = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Train and compare every method on every backbone and seed.
@@ -48,22 +50,24 @@ def compare(
     """
     from goldimask.campaign.run import make_plan, run_campaign, write_results
     from goldimask.campaign.settings import load_campaign
+    from goldimask.jobs import locked
 
     settings = load_campaign(campaign, preset, overrides or [])
     folder = out or Path(settings.output)
-    planned = make_plan(settings, folder)
-    cells, done = len(planned.places), len(planned.done)
-    say(f"{cells} cells, {done} done; {len(planned.jobs)} jobs to run")
-    if plan:
-        commands = [job.command for job in planned.jobs]
-        if as_json:
-            emit({"cells": cells, "done": done, "jobs": commands}, True)
-        else:
-            typer.echo("\n".join(commands))  # as one would type them, never folded
-        return
-    with progress("jobs", len(planned.jobs)) as advance:
-        found = run_campaign(settings, folder, jobs, teller(advance))
-    summary = write_results(settings, found, folder, preset)
+    with nullcontext() if plan else locked(folder):
+        planned = make_plan(settings, folder)
+        cells, done = len(planned.places), len(planned.done)
+        say(f"{cells} cells, {done} done; {len(planned.jobs)} jobs to run")
+        if plan:
+            commands = [job.command for job in planned.jobs]
+            if as_json:
+                emit({"cells": cells, "done": done, "jobs": commands}, True)
+            else:
+                typer.echo("\n".join(commands))  # as one would type them, never folded
+            return
+        with progress("jobs", len(planned.jobs)) as advance:
+            found = run_campaign(settings, folder, jobs, teller(advance))
+        summary = write_results(settings, found, folder, preset)
     if as_json:
         emit(summary, True)
     else:
@@ -111,11 +115,12 @@ def demo(
     shows what the mask did. Running it again reuses what is there.
     """
     from goldimask.campaign.demo import demo as run
+    from goldimask.jobs import locked
 
     words = [f"seeds=[{seed}]", f"judging.problems={problems}"]
     words += [f"judging.taus=[{tau}]", f"judging.main_tau={tau}"]
     words += [f"change.trainer.max_steps={steps}"] if steps != 120 else []
-    with progress("demo", 5) as advance:
+    with locked(out), progress("demo", 5) as advance:
         found = run(out, words, teller(advance), say)
     emit(found, as_json, results_table(found["results"], problems, tau))
     if not as_json:

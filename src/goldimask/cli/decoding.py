@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, cast
 import typer
 
 from goldimask.cli.options import (
+    AllowPlugins,
     BatchSize,
     Block,
     Decoder,
@@ -19,6 +20,7 @@ from goldimask.cli.options import (
     JsonFlag,
     Length,
     ModelName,
+    Nproc,
     Seed,
     Steps,
     Tau,
@@ -87,8 +89,10 @@ def decode(
     ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Put the trace into the JSON.")] = False,
     batch_size: BatchSize = 16,
+    nproc: Nproc = None,
     device: Device = None,
     dtype: Dtype = None,
+    allow_plugins: AllowPlugins = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fill in a response with a parallel decoder.
@@ -100,6 +104,8 @@ def decode(
         goldimask decode tiny "How many ..." --tau 0.9 --show
 
         goldimask decode runs/a "How many ..." --against runs/b --html replay.html
+
+        goldimask decode runs/a --file prompts.jsonl -o answers.jsonl --nproc 8
     """
     if (prompt is None) == (file is None):
         raise GoldimaskError("decode: give a prompt or --file, and not both")
@@ -111,11 +117,14 @@ def decode(
         raise GoldimaskError("decode: --html is for one prompt, without --show")
     if against and html is None:
         raise GoldimaskError("decode: --against needs --html, the page that shows both")
+    if nproc is not None and file is None:
+        raise GoldimaskError("decode: --nproc is for --file, whose prompts the processes share")
     from goldimask.backbones import load_backbone
     from goldimask.backbones.identity import weights_hash
     from goldimask.decoding import decode_with, make_settings
-    from goldimask.decoding.prompt_file import decode_rows, read_prompts
+    from goldimask.decoding.prompt_file import answering, decode_rows, read_prompts
     from goldimask.decoding.types import Cache
+    from goldimask.jobs import locked
 
     settings = make_settings(  # mistakes are found before a model is loaded
         decoder,
@@ -134,36 +143,31 @@ def decode(
         allow_mask=allow_mask,
         seed=seed,
     )
-    rows = [] if file is None else read_prompts(file)
-    load = partial(load_backbone, dtype=dtype, device=device)
-    backbone = load(run)
-    if cache != "none":
-        say(f"cache '{cache}' is approximate: scores within a block use stale keys and values")
-    if out is not None:
-        with progress("decode", len(rows)) as advance:
-            done = decode_rows(
-                backbone,
-                rows,
-                out,
-                settings,
-                model=weights_hash(run),
-                batch_size=batch_size,
-                prefill=prefill,
-                trace=trace,
-                advance=advance,
-            )
-        line = f"{done.decoded} decoded, {done.found} already there, mean steps "
-        emit(vars(done), as_json, f"{line}{done.steps_mean:.1f} → {done.out}")
-        return
-    answer = partial(decode_with, settings=settings, batch_size=batch_size, prefill=prefill)
-    prompts = [prompt or ""] * samples
-    if html is not None:
-        models = [(run, backbone), *((other, load(other)) for other in against or ())]
-        write_replay(html, models, prompts, answer, trace, as_json)
-    elif show:
-        watch_one(backbone, prompts[0], answer, settings)
-    else:
-        print_all(backbone, prompts, answer, trace, as_json)
+    with nullcontext() if out is None else locked(out):
+        rows = [] if file is None else read_prompts(file)
+        load = partial(load_backbone, dtype=dtype, device=device)
+        if cache != "none":
+            say(f"cache '{cache}' is approximate: scores within a block use stale keys and values")
+        if out is not None:
+            where = {"dtype": dtype, "device": device, "say": say}
+            how = {"batch_size": batch_size, "prefill": prefill, "trace": trace}
+            decoded = answering(run, settings, nproc, **where, **how)
+            with decoded as answer, progress("decode", len(rows)) as advance:
+                made_by = {"model": weights_hash(run), "prefill": prefill}
+                done = decode_rows(answer, rows, out, settings, **made_by, advance=advance)
+            line = f"{done.decoded} decoded, {done.found} already there, mean steps "
+            emit(vars(done), as_json, f"{line}{done.steps_mean:.1f} → {done.out}")
+            return
+        backbone = load(run)
+        answer = partial(decode_with, settings=settings, batch_size=batch_size, prefill=prefill)
+        prompts = [prompt or ""] * samples
+        if html is not None:
+            models = [(run, backbone), *((other, load(other)) for other in against or ())]
+            write_replay(html, models, prompts, answer, trace, as_json)
+        elif show:
+            watch_one(backbone, prompts[0], answer, settings)
+        else:
+            print_all(backbone, prompts, answer, trace, as_json)
 
 
 def print_all(
@@ -265,6 +269,7 @@ def chat(
     seed: Seed = 0,
     device: Device = None,
     dtype: Dtype = None,
+    allow_plugins: AllowPlugins = False,
 ) -> None:
     """Talk to a model and watch its answers fill in.
 

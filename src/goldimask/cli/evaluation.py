@@ -1,9 +1,9 @@
-"""`goldimask eval`, `score`: answers decoded and judged, or judged as another harness left them."""
+"""`goldimask eval`: answers decoded and judged."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,12 +11,14 @@ import typer
 
 from goldimask.cli.options import (
     AllowCode,
+    AllowPlugins,
     BatchSize,
     Block,
     Device,
     Dtype,
     JsonFlag,
     ModelName,
+    Nproc,
     Protocol,
     Sandbox,
     Steps,
@@ -25,14 +27,15 @@ from goldimask.cli.options import (
     out_option,
     words,
 )
-from goldimask.console import emit, progress, say, table
-from goldimask.errors import GoldimaskError, nearest
-from goldimask.processes import own_device, rank, world
+from goldimask.console import emit, percent, progress, say, table
+from goldimask.errors import GoldimaskError
+from goldimask.processes import rank, world
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from goldimask.eval.results import EvalResult
+    from goldimask.eval.trials import Planned
     from goldimask.stats import TaskResult
 
 app = typer.Typer()
@@ -41,9 +44,14 @@ app = typer.Typer()
 @app.command("eval")
 def evaluate(
     run: ModelName,
-    tasks: Annotated[str, typer.Option(help="Names, comma-separated (`goldimask list tasks`).")],
+    tasks: Annotated[
+        str, typer.Option(help="Names, comma-separated (`goldimask list tasks`).")
+    ] = "",
+    published: Annotated[
+        str, typer.Option(help="Run the settings of a published score: TASK or SOURCE/TASK.")
+    ] = "",
     lengths: Annotated[
-        str, typer.Option(help="Response lengths, such as 128,256,512; default: each task's own.")
+        str, typer.Option(help="128,256,512, or per task gsm8k=256,math500=512; each task's own.")
     ] = "",
     decoder: Annotated[
         str | None, typer.Option(help="Decoding rule (`goldimask list decoders`); each task's own.")
@@ -65,13 +73,22 @@ def evaluate(
     data: TestSets = None,
     out: Annotated[Path | None, out_option("Folder of the samples; resumes there.")] = None,
     batch_size: BatchSize = 16,
+    nproc: Nproc = None,
     shard: Annotated[
         str, typer.Option(help="i/n: every n-th problem from i (default: RANK and WORLD_SIZE).")
     ] = "",
     allow_code_execution: AllowCode = False,
     sandbox: Sandbox = "auto",
+    export: Annotated[
+        str,
+        typer.Option(help="evalplus: also write {task_id, solution} rows for HumanEval+, MBPP+."),
+    ] = "",
     device: Device = None,
     dtype: Dtype = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be decoded; load no model.")
+    ] = False,
+    allow_plugins: AllowPlugins = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Decode benchmarks and score the answers.
@@ -86,46 +103,126 @@ def evaluate(
 
         goldimask eval runs/x --tasks gsm8k,math500,countdown,sudoku --lengths 128,256,512
 
-        goldimask eval runs/x --tasks humaneval,mbpp --allow-code-execution
+        goldimask eval runs/x --tasks humaneval,mbpp --allow-code-execution --export evalplus
 
-        goldimask eval runs/x --tasks gsm8k --decoder threshold --tau 0.7,0.8,0.9,0.95
+        goldimask eval runs/x --tasks gsm8k,math500,countdown,sudoku --decoder threshold \\
+        --tau 0.7,0.8,0.9,0.95 --lengths gsm8k=256,math500=512,128
 
-        torchrun --nproc_per_node 4 -m goldimask eval runs/x --tasks gsm8k
+        goldimask eval llada-8b-instruct --published gsm8k --dry-run
+
+        goldimask eval runs/x --tasks gsm8k,math500 --lengths 256,512 --nproc 8
     """
-    from goldimask.backbones import load_backbone
-    from goldimask.eval.run import backbone_answer, identify, manifest_of, run_trials
+    from goldimask.eval.evalplus import check_export
+    from goldimask.eval.evalplus import export as export_rows
+    from goldimask.eval.published import beside, find_row, settings_of, sources
+    from goldimask.eval.run import identify, manifest_of, only_writer, run_trials
+    from goldimask.eval.spread import answering
     from goldimask.eval.trials import plan_trials
     from goldimask.jobs import same_job
 
     names = words(tasks)
-    if not names:
-        raise GoldimaskError("--tasks: expected at least one name; see `goldimask list tasks`")
+    if bool(names) == bool(published):
+        raise GoldimaskError(
+            "--tasks: expected at least one name (see `goldimask list tasks`), "
+            "or --published with the name of one in its place"
+        )
+    if export not in ("", "evalplus"):
+        raise GoldimaskError(f"--export: unknown '{export}'; evalplus is the only one")
     part = parse_shard(shard)
     running = {"allow_code_execution": allow_code_execution, "sandbox": sandbox}
-    trials = plan_trials(
-        names,
-        lengths=numbers(lengths, "--lengths", int) or None,
-        seeds=numbers(seeds, "--seeds", int) or None,
-        decoder=decoder,
-        options={"block": block, "steps": steps, "temperature": temperature},
-        taus=numbers(tau, "--tau", float),
-        limit=limit,
-        protocol=protocol,
-        task_options={"form": form, **running},
-        data=data,
-        say=say,
-    )
+    chosen: dict[str, Any] = {
+        "lengths": task_lengths(lengths),
+        "decoder": decoder,
+        "options": {"block": block, "steps": steps, "temperature": temperature},
+        "protocol": protocol,
+    }
+    if published:
+        given = (lengths, decoder, block, steps, temperature, tau, protocol != "fixed")
+        if any(x not in ("", None, False) for x in given):
+            raise GoldimaskError(
+                "--published: the row says lengths, decoder and protocol; leave them"
+            )
+        row = find_row(run, published)
+        names, chosen = [row.task], settings_of(row)
+        say(f"published: {row.score} % ({sources()[row.source]})")
+    protocol = chosen["protocol"]
     folder = out or default_out(run)
-    say(f"answers: {folder}" + (f" (shard {part[0]} of {part[1]})" if part[1] > 1 else ""))
-    model = identify(run, dtype, folder)
-    same_job(folder, manifest_of(model))  # refuses another model's folder before loading this one
-    backbone = load_backbone(run, device=device or own_device(), dtype=dtype)
-    with progress("decoding", sum(len(t.part(part)) for t in trials)) as advance:
-        answer = backbone_answer(backbone, batch_size)
-        result = run_trials(trials, answer, folder, model, batch_size, part, advance)
+    with only_writer(None if dry_run else folder, part):
+        trials = plan_trials(
+            names,
+            **chosen,
+            seeds=numbers(seeds, "--seeds", int) or None,
+            taus=numbers(tau, "--tau", float),
+            limit=limit,
+            task_options={"form": form, **running},
+            data=data,
+            say=say,
+        )
+        if export:
+            check_export(trials, part)
+        if dry_run:
+            plan = planned(run, trials, folder)
+            emit(plan, as_json, None if as_json else plan_table(plan))
+            return
+        say(f"answers: {folder}" + (f" (shard {part[0]} of {part[1]})" if part[1] > 1 else ""))
+        model = identify(run, dtype, folder)
+        same_job(folder, manifest_of(model))  # another model's folder is refused before loading
+        total = sum(len(t.part(part)) for t in trials)
+        where = {"device": device, "dtype": dtype, "say": say}
+        decoded = answering(run, nproc, batch_size, **where)
+        with decoded as answer, progress("decoding", total) as advance:
+            result = run_trials(trials, answer, folder, model, batch_size, part, advance)
     report = summary(result)
     report |= {"model": model.name, "out": str(folder), "shard": list(part), "protocol": protocol}
+    found = beside(model.name, result.results)
+    report |= {"published": [b.to_json() for b in found]} if found else {}
+    if export:
+        report["exported"] = [str(p) for p in export_rows(trials, result.outcomes, folder)]
+        say(f"exported: {', '.join(report['exported'])}")
     emit(report, as_json, None if as_json else eval_tables(report, result))
+
+
+def task_lengths(text: str) -> dict[str, tuple[int, ...]] | None:
+    """`gsm8k=256,math500=512,128` -> lengths of two tasks, and of the others."""
+    found: dict[str, tuple[int, ...]] = {}
+    for word in words(text):
+        task, _, number = word.rpartition("=")
+        found[task] = (*found.get(task, ()), *numbers(number, "--lengths", int))
+    return found or None
+
+
+def planned(run: str, trials: Sequence[Planned], folder: Path) -> dict[str, Any]:
+    """What would be decoded, as plain data."""
+    groups: dict[Any, dict[str, Any]] = {}
+    for t in trials:
+        place = {"task": t.task.name, "length": t.length, "decoding": t.decoding.label}
+        row = groups.setdefault(tuple(place.values()), {**place, "n": len(t.items), "seeds": []})
+        row["seeds"].append(t.seed)
+        row["protocol"] = t.task.protocol
+    answers = sum(len(t.items) for t in trials)
+    return {"model": run, "out": str(folder), "answers": answers, "trials": [*groups.values()]}
+
+
+def plan_table(plan: dict[str, Any]) -> Any:
+    title = f"{plan['model']}: {plan['answers']:,} answers into {plan['out']}"
+    rows = [
+        (t["task"], t["decoding"], t["length"], len(t["seeds"]), t["n"], t["protocol"])
+        for t in plan["trials"]
+    ]
+    return table(title, ("task", "decoding", "length", "seeds", "n", "protocol"), rows, left=2)
+
+
+def published_table(found: Sequence[dict[str, Any]]) -> Any:
+    """The published figures beside the measured ones, and what differs."""
+    rows = []
+    for b in found:
+        row = b["published"]
+        where = "inside" if b["inside"] else "outside"
+        measured = f"{percent(b['measured'])} ({percent(b['low'])}-{percent(b['high'])})"
+        source = f"{row['source']}/{row['task']}"
+        rows.append((source, row["score"], measured, where, "; ".join(b["differs"]) or "nothing"))
+    columns = ("published", "%", "measured (95 %)", "", "differs")
+    return table("Published scores", columns, rows, left=1)
 
 
 def summary(result: EvalResult) -> dict[str, Any]:
@@ -153,7 +250,8 @@ def pass_rates(result: EvalResult) -> dict[str, dict[str, float]]:
     from goldimask.stats import shown_names
 
     names = shown_names(result.results)
-    samples = Counter((r.task, r.length, r.decoding) for r in result.results)
+    seeds = {(o.task, o.length, o.decoding, o.seed): None for o in result.outcomes}
+    samples = Counter(place[:3] for place in seeds)
     passes = {}
     for (task, length, way), n in samples.items():
         if n > 1:
@@ -168,36 +266,41 @@ def eval_tables(report: dict[str, Any], result: EvalResult) -> Group:
     from rich.console import Group
 
     found = result.results
+    labels = [r.decoding.label.split() for r in found]
+    shared = [word for word in labels[0] if all(word in label for label in labels)]
     cells: dict[str, tuple[Callable[[TaskResult], object], bool]] = {  # what a column shows, and if
         "task": (lambda r: r.task, True),
-        "decoding": (lambda r: r.decoding.label, True),
+        "decoding": (lambda r: own_words(r, shared), len({r.decoding for r in found}) > 1),
         "length": (lambda r: r.length, True),
-        "seed": (lambda r: r.seed, len({r.seed for r in found}) > 1),
+        "seed": (lambda r: "all" if r.seed is None else r.seed, len({r.seed for r in found}) > 1),
         "n": (lambda r: r.n, True),
         "%": (lambda r: percent(r.accuracy), True),
         "95 %": (lambda r: f"{percent(r.low)}-{percent(r.high)}", True),
         "solved %": (lambda r: percent(r.solved), any(r.metric[:4] == "cell" for r in found)),
-        "unparsable": (lambda r: r.unparsable, True),
+        "unread": (lambda r: r.unparsable, True),
         "steps": (lambda r: f"{r.steps:.1f}", True),
     }
     shown = [name for name, (_, useful) in cells.items() if useful]
     rows = [[cells[name][0](r) for name in shown] for r in found]
     metrics = ", ".join(dict.fromkeys(r.metric for r in found))
-    title = f"{report['model']}: {metrics}, protocol {report['protocol']}"
-    parts = [table(title, shown, rows, left=2)]
+    title = f"{report['model']}: {metrics}, protocol {report['protocol']}, {' '.join(shared)}"
+    parts = [table(title, shown, rows, left=2 if "decoding" in shown else 1)]
     for key in ("fixed_lengths", "best_over_lengths"):
         if key in report:
             section = dict(report[key])
             note = section.pop("note")
             lines = [(t, x["length"], percent(x["accuracy"])) for t, x in section.items()]
             parts.append(table(note, ("task", "length", "%"), lines))
+    if "published" in report:
+        parts.append(published_table(report["published"]))
     for key, section in report.get("pass_at", {}).items():
         parts.append(table(key, ("", "%"), [(k, percent(v)) for k, v in section.items()]))
     return Group(*parts)
 
 
-def percent(share: float, digits: int = 1) -> str:
-    return f"{100 * share:.{digits}f}"
+def own_words(result: TaskResult, shared: Sequence[str]) -> str:
+    """`tau=0.9`: what is not the same for every line of a table."""
+    return " ".join(word for word in result.decoding.label.split() if word not in shared)
 
 
 def parse_shard(text: str) -> tuple[int, int]:
@@ -215,104 +318,3 @@ def default_out(run: str) -> Path:
     if (folder / "recipe.yaml").is_file():
         return folder / "eval"
     return Path("evals") / folder.name
-
-
-@app.command()
-def score(
-    files: Annotated[
-        list[Path], typer.Argument(help="Stored generations; several files are pooled.")
-    ],
-    task: Annotated[str, typer.Option(help="A task (`goldimask list tasks`).")],
-    protocol: Protocol = "fixed",
-    diff: Annotated[
-        bool, typer.Option("--diff", help="Show the samples on which the protocols disagree.")
-    ] = False,
-    data: TestSets = None,
-    allow_code_execution: AllowCode = False,
-    sandbox: Sandbox = "auto",
-    as_json: JsonFlag = False,
-) -> None:
-    """Score generations that any harness has stored.
-
-    Reads the files of d1, LIFT, lm-eval and `goldimask eval`.
-
-    Examples:
-
-        goldimask score gsm8k_*_generations.json --task gsm8k
-
-        goldimask score out.json --task math500 --protocol lift --diff
-    """
-    from goldimask.eval.score import disagreements, read_stored, score_stored
-    from goldimask.eval.tasks import accepted, get_task
-
-    if protocol not in ("fixed", "lift"):
-        raise GoldimaskError(f"--protocol: '{protocol}'; {nearest(protocol, ('fixed', 'lift'))}")
-    given = accepted(task, {"allow_code_execution": allow_code_execution, "sandbox": sandbox})
-    chosen = get_task(task, protocol=protocol, **given)
-    if chosen.prepare:
-        say(chosen.prepare())
-    stored = read_stored(files, chosen, data)
-    result = score_stored(stored, chosen, len(files))
-    report = result.to_json()
-    if missing := report["details"].get("no gold"):
-        say(f"[yellow]note:[/yellow] {missing} rows carry no gold answer; give the set with --data")
-    if diff:
-        other = "lift" if protocol == "fixed" else "fixed"
-        second = score_stored(stored, get_task(task, protocol=other, **given), len(files))
-        report |= {"diff": disagreements(stored, result, second), "other": second.to_json()}
-    emit(report, as_json, None if as_json else score_tables(report))
-
-
-def score_tables(report: dict[str, Any]) -> Group:
-    """Tables for a person."""
-    from rich.console import Group
-    from rich.markup import escape
-
-    figure = lambda x: f"{percent(x, 2)} %"  # noqa: E731
-    rows = [
-        ("protocol", report["protocol"]),
-        ("generations", f"{report['n']} in {report['files']} file(s)"),
-        ("correct", str(report["correct"])),
-        (report["metric"], figure(report["accuracy"])),
-        ("95 % (Wilson)", f"{figure(report['low'])} to {figure(report['high'])}"),
-        ("unparsable", str(report["unparsable"])),
-        *(
-            (k.replace("_", " "), f"{report[k]:.4g}")
-            for k in ("cells", "cells_correct", "solved")
-            if k in report
-        ),
-        *((f"failed: {k}", str(v)) for k, v in sorted(report["details"].items())),
-        *((trial_name(t), figure(t["accuracy"])) for t in report.get("trials", ())),
-    ]
-    parts = [table(report["task"], ("", ""), rows)]
-    if "other" in report:
-        other = report["other"]
-        cells = [
-            (
-                x["where"],
-                escape(short(x["gold"])),
-                *(mark(x[p]) for p in (report["protocol"], other["protocol"])),
-            )
-            for x in report["diff"]
-        ]
-        title = f"{len(cells)} disagreements; {other['protocol']}: {figure(other['accuracy'])}"
-        columns = ("where", "gold", report["protocol"], other["protocol"])
-        parts.append(table(title, columns, cells, left=4))
-    return Group(*parts)
-
-
-def trial_name(trial: dict[str, Any]) -> str:
-    options = " ".join(f"{k}={v}" for k, v in sorted(trial["decoding"]["options"].items()))
-    where = f"length {trial['length']}, seed {trial['seed']}"
-    return f"{trial['decoding']['decoder']} {options}, {where}"
-
-
-def mark(side: dict[str, Any]) -> str:
-    from rich.markup import escape
-
-    return ("right: " if side["correct"] else "wrong: ") + escape(short(side["extracted"]))
-
-
-def short(value: object, length: int = 60) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= length else text[: length - 3] + "..."

@@ -28,6 +28,9 @@ def model(
     ] = None,
     batch: Annotated[int, typer.Option(min=1, help="Batch size for the estimate.")] = 1,
     lora_r: Annotated[int, typer.Option(min=1, help="Adapter rank for the estimate.")] = 128,
+    shards: Annotated[
+        int, typer.Option(min=2, help="Devices that share the model (FSDP2) in the estimate.")
+    ] = 8,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what a model folder is, without loading it.
@@ -36,7 +39,7 @@ def model(
     """
     from goldimask.backbones.summary import inspect_model
 
-    found = inspect_model(path, length, batch, lora_r)
+    found = inspect_model(path, length, batch, lora_r, shards=shards)
     emit(found, as_json, None if as_json else page(found))
 
 
@@ -71,17 +74,21 @@ def facts(found: dict[str, Any]) -> list[tuple[str, str]]:
         for name, t in found["tokens"].items()
         if isinstance(t, dict)
     ]
+    counts = {"special": "special tokens", "tokenizer": "tokenizer entries"}
+    known = [(v, f"{found['tokens'][k]:,}") for k, v in counts.items() if k in found["tokens"]]
+    sparse = found["active_parameters"] < found["parameters"]
     return [
         ("family", found["family"]),
         ("parameters", f"{found['parameters']:,}"),
+        *[("of them for one token", f"{found['active_parameters']:,}")] * sparse,
         ("tensors", f"{found['tensors']} ({stored})" if stored else found["tensors"]),
         *sizes,
-        ("usable length", f"{found['max_length']:,}"),
+        ("positions", f"{found['max_length']:,}"),
+        ("usable length", f"{found['usable_length']:,}"),
         ("alignment", found["alignment"]),
         ("RoPE applied in", found["rope"]),
         *special,
-        ("special tokens", str(found["tokens"]["special"])),
-        ("tokenizer entries", f"{found['tokens']['tokenizer']:,}"),
+        *known,
     ]
 
 
@@ -91,12 +98,18 @@ def memory_table(found: dict[str, Any]) -> Table:
         "inference": "inference",
         "lora": f"LoRA ({memory['adapter_parameters']:,} parameters)",
         "lora_checkpointed": "LoRA, gradient checkpointing",
+        "lora_nf4": "LoRA, nf4",
+        "lora_nf4_checkpointed": "LoRA, nf4, gradient checkpointing",
         "full": "full tuning",
         "full_checkpointed": "full tuning, gradient checkpointing",
     }
-    rows = [(names[k], f"{v:.3g}") for k, v in memory["gib"].items()]
+    shared = memory["gib_sharded"]
+    rows = [
+        (names[k], f"{v:.3g}", f"{shared[k]:.3g}" if k in shared else "-")
+        for k, v in memory["gib"].items()
+    ]
     title = f"Estimated memory at length {memory['length']:,}, batch {memory['batch']}"
-    return table(title, ("", "GiB"), rows)
+    return table(title, ("GiB", "one device", f"each of {memory['shards']}"), rows)
 
 
 @app.command()
@@ -110,16 +123,21 @@ def merge(
     dtype: Annotated[
         str | None, typer.Option(help="Stored precision; default: that of the base.")
     ] = None,
+    with_code: Annotated[
+        Path | None,
+        typer.Option(help="Your download of the base: its auto_map and *.py are copied, not run."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing folder.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fold the adapter of a run into its base.
 
-    Merges in float32, compares the logits with the adapter's, then writes the model.
+    Merges in float32, compares the logits with the adapter's, then writes the model. Programs
+    that run the code of a model folder (d1, LIFT, LLaDA's evaluation) also need `--with-code`.
     """
     from goldimask.backbones.merge import merge_run
 
-    done = merge_run(run, to, cast("Layout", layout), dtype, force)
+    done = merge_run(run, to, cast("Layout", layout), dtype, force, with_code=with_code)
     rows = [
         ("folder", done.folder),
         ("layout", done.layout),
@@ -128,6 +146,7 @@ def merge(
         ("largest logit difference, merged - adapter", f"{done.difference:.2e}"),
         ("largest logit difference after rounding", f"{done.stored_difference:.2e}"),
         ("same most likely token after rounding", f"{done.agreement:.1%}"),
+        *[("code copied, not run", ", ".join(done.code))] * bool(done.code),
     ]
     title = "Merged" if done.merged else "Copied (the run has full weights, no adapter)"
     emit(done.as_dict(), as_json, table(title, ("", "value"), rows))

@@ -24,7 +24,27 @@ Overrides = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...")]
 Dtype = Annotated[str | None, typer.Option(help="float32, bfloat16, ...")]
+Nproc = Annotated[int | None, typer.Option(min=1, help="Processes on this machine.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Prompts decoded together.")]
+
+
+def allow(ctx: typer.Context, asked: bool) -> bool:
+    """Let names such as `module:attribute` be imported while the command runs."""
+    if asked:
+        from goldimask.registry import allow_plugins
+
+        ctx.with_resource(allow_plugins())
+    return asked
+
+
+AllowPlugins = Annotated[
+    bool,
+    typer.Option(
+        "--allow-plugins",
+        callback=allow,
+        help="Import modules that are named `module:attribute`: this runs their code.",
+    ),
+]
 JsonFlag = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -20,8 +21,7 @@ def report(
         list[str],
         typer.Argument(
             metavar="[NAME=]RUN...",
-            help="Run or evaluation folders, a name given again is another seed; also results of "
-            "studies.",
+            help="Run or evaluation folders, with labels if you like; also results of studies.",
         ),
     ],
     out: Annotated[
@@ -29,8 +29,9 @@ def report(
     ] = None,
     title: Annotated[str, typer.Option(help="Title of the report.")] = "Report",
     length: Annotated[
-        str, typer.Option(help="Of each task: best (selected on test), fixed, or a number.")
-    ] = "fixed",
+        str,
+        typer.Option(help="Of each task: fixed, best (selected on test), both, or a number."),
+    ] = "both",
     baselines: Annotated[
         str | None,
         typer.Option(help="Fine-tuned baselines, comma-separated (every method but GoldiMask's)."),
@@ -39,6 +40,9 @@ def report(
         str | None,
         typer.Option(help="Untuned models, comma-separated (what was not trained here)."),
     ] = None,
+    allow_incomplete: Annotated[
+        bool, typer.Option("--allow-incomplete", help="Show unfinished evaluations, marked.")
+    ] = False,
     form: Annotated[
         str, typer.Option("--format", help="Print the results as terminal, markdown, latex or csv.")
     ] = "",
@@ -50,20 +54,24 @@ def report(
 
     Prints mean and SD over seeds with the relative change against the strongest baseline, and
     pairs methods on the problems both answered (bootstrap interval of the difference, exact
-    McNemar test). The page shows everything; each figure is also written as PDF and PNG, each table
-    as CSV and LaTeX, into a folder beside it. Ways of decoding are shown apart; with several
-    thresholds there is a figure of accuracy against steps.
+    McNemar test). Method, seed, backbone and corpus are read from the folders; backbones and
+    corpora are panels. Other protocols, versions or problems, unfinished evaluations and
+    duplicates are refused with the list. The page shows everything; each figure is also written as
+    PDF and PNG, each table as CSV and LaTeX, into a folder beside it. Ways of decoding are shown
+    apart; with several thresholds there is a figure of accuracy against steps.
 
     Examples:
 
         goldimask report runs/vanilla runs/goldimask-d -o report.html --md --latex
 
-        goldimask report vanilla=runs/v42 vanilla=runs/v43 goldimask-d=runs/g42 \\
-        goldimask-d=runs/g43 --format latex
+        goldimask report runs/*-s42 runs/*-s43 runs/*-s44 --format latex
+
+        goldimask report base=evals/llada-8b-instruct "no cap=runs/x" runs/y
     """
     from goldimask.errors import GoldimaskError, nearest
     from goldimask.files import write_text
-    from goldimask.report.comparison import Choices, long_table
+    from goldimask.jobs import locked
+    from goldimask.report.comparison import Choices, long_table, pair_tables, result_tables
     from goldimask.report.runs_page import latex_document, markdown, write_files, write_html
     from goldimask.report.runs_report import make_report
     from goldimask.report.sources import read_sources
@@ -71,18 +79,22 @@ def report(
 
     if form and form not in WRITERS:
         raise GoldimaskError(f"--format: '{form}'; {nearest(form, WRITERS)}")
-    runs, studies = read_sources(sources)
-    made = make_report(runs, studies, title, Choices(length, names(baselines), names(base)))
     page = out or (None if form else PAGE)
-    files: list[Path] = []
-    if page is not None:
-        files = write_files(made, page.with_name(f"{page.stem}_files"))
-        write_html(made, page, files)
-        say(f"page: {page} ({page.stat().st_size / 1000:.0f} KB), {len(files)} files beside it")
-        if md:
-            files.append(write_text(page.with_suffix(".md"), markdown(made, files, page)))
-        if latex:
-            files.append(write_text(page.with_suffix(".tex"), latex_document(made, files, page)))
+    with nullcontext() if page is None else locked(page):
+        runs, studies = read_sources(sources)
+        chosen = Choices(length, names(baselines), names(base), allow_incomplete)
+        made = make_report(runs, studies, title, chosen)
+        files: list[Path] = []
+        if page is not None:
+            files = write_files(made, page.with_name(f"{page.stem}_files"))
+            write_html(made, page, files)
+            say(f"page: {page} ({page.stat().st_size / 1000:.0f} KB), {len(files)} files beside it")
+            if md:
+                files.append(write_text(page.with_suffix(".md"), markdown(made, files, page)))
+            if latex:
+                files.append(
+                    write_text(page.with_suffix(".tex"), latex_document(made, files, page))
+                )
     for note in made.notes:
         say(note)
     if as_json:
@@ -100,9 +112,9 @@ def report(
         if form == "csv":
             shown = [long_table(found)]
         elif form in ("markdown", "latex"):
-            shown = [c.table() for c in found]
+            shown = result_tables(found)
         else:
-            shown = [table for c in found for table in c.tables()]
+            shown = [*result_tables(found), *pair_tables(found)]
         write = WRITERS[form or "terminal"][1]
         typer.echo("\n".join(map(write, shown)), nl=False)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goldimask.cli.options import JsonFlag, Overrides, words
+from goldimask.cli.options import AllowPlugins, Device, JsonFlag, Nproc, Overrides, words
 from goldimask.console import emit, progress, say, table
 
 if TYPE_CHECKING:
@@ -33,22 +33,24 @@ def train(
         bool,
         typer.Option("--dry-run", help="Check the recipe, print it with an estimate, and stop."),
     ] = False,
-    nproc: Annotated[
-        int | None, typer.Option("--nproc", min=1, help="Processes on this machine.")
-    ] = None,
+    nproc: Nproc = None,
     launch: Annotated[
         str, typer.Option("--launch", help="How processes share the model: `ddp` or `fsdp2`.")
     ] = "ddp",
+    card: Annotated[
+        str | None, typer.Option("--card", help="Card of the estimate, such as 'H100'.")
+    ] = None,
     show: Annotated[int, typer.Option("--show", min=0, help="Examples to print first.")] = 3,
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Count unusable rows instead of stopping.")
     ] = False,
+    allow_plugins: AllowPlugins = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Fine-tune a backbone as a recipe says.
 
     Writes a run folder: the adapter or the weights, the recipe as resolved, a manifest, metrics.
-    Ctrl-C and SIGTERM save a checkpoint first (exit code 4).
+    SIGTERM, SIGINT (Ctrl-C), SIGHUP, SIGUSR1 and SIGUSR2 save a checkpoint first (exit code 4).
 
     Examples:
 
@@ -64,14 +66,15 @@ def train(
     resolved = load_recipe(recipe, changes)
     way = read_launch(launch)
     if dry_run:
-        show_plan(resolved, nproc or 1, way, as_json)
+        show_plan(resolved, nproc or 1, way, card, as_json)
     elif nproc is not None:
+        from goldimask.registry import passed_on
         from goldimask.train.arguments import micro_batches
         from goldimask.train.launch import launch as start
 
         micro_batches(resolved.trainer, resolved.global_batch_size, nproc)
         flags = {"--resume": resume, "--allow-changes": allow_changes, "--json": as_json}
-        chosen = [flag for flag, on in flags.items() if on]
+        chosen = [flag for flag, on in flags.items() if on] + passed_on()
         start(["train", recipe, *changes, "--show", str(show), *chosen], nproc, way)
     else:
         train_here(resolved, resume, allow_changes, show, as_json)
@@ -111,7 +114,9 @@ def train_here(
         emit(summary, as_json, facts("Finished", summary))
 
 
-def show_plan(resolved: Recipe, processes: int, launch: Launch, as_json: bool) -> None:
+def show_plan(
+    resolved: Recipe, processes: int, launch: Launch, card: str | None, as_json: bool
+) -> None:
     """Print the resolved recipe with what it would take."""
     from rich.console import Group
     from rich.text import Text
@@ -119,7 +124,7 @@ def show_plan(resolved: Recipe, processes: int, launch: Launch, as_json: bool) -
     from goldimask.config import recipe_dict, recipe_yaml
     from goldimask.train.estimate import estimate
 
-    found = estimate(resolved, processes, launch)
+    found = estimate(resolved, processes, launch, card)
     shown = Group(Text(recipe_yaml(resolved)), facts("Plan", found))
     emit({**recipe_dict(resolved), "plan": found}, as_json, shown)
 
@@ -149,6 +154,7 @@ def inspect(
     html: Annotated[
         Path | None, typer.Option("--html", help="Write the interactive page to this file.")
     ] = None,
+    allow_plugins: AllowPlugins = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Show one training step: what is masked, revealed, weighted.
@@ -188,27 +194,36 @@ def inspect(
 
 @app.command()
 def bench(
+    recipe: Annotated[str, typer.Argument(help="A YAML file, or the name of a recipe.")] = "tiny",
+    overrides: Overrides = None,
     methods: Annotated[
         str, typer.Option(help="Names separated by commas, `main`, or `all` presets.")
     ] = "all",
     rounds: Annotated[int, typer.Option(min=1, help="Times are the minimum over rounds.")] = 12,
-    batch_size: Annotated[int, typer.Option(min=1, help="Examples per step.")] = 16,
     batches: Annotated[int, typer.Option(min=1, help="Different batches.")] = 1,
-    backbone: Annotated[str, typer.Option(help="A backbone's name or folder.")] = "tiny",
-    corpus: Annotated[str, typer.Option(help="A corpus the backbone can tokenise.")] = "tiny-sft",
     quick: Annotated[
         bool, typer.Option("--quick", help="The methods of the paper's table, few rounds.")
     ] = False,
+    device: Device = None,
+    allow_plugins: AllowPlugins = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Time a training step of every method against Vanilla.
 
-    On one thread, in one run. The limit is what the extra forward passes alone would cost; shares
-    are of the method's step.
+    Backbone, adapter, data and micro-batch are the recipe's; the steps run where the model is. The
+    limit is what the extra forward passes alone would cost; shares are of the method's own step.
+
+    Examples:
+
+        goldimask bench tiny --quick
+
+        goldimask bench llada8b backbone.path=models/LLaDA-8B-Instruct --methods main
     """
-    from goldimask.backbones import load_backbone
+    from goldimask.config import load_recipe
     from goldimask.presets import MAIN, PRESETS
+    from goldimask.train.arguments import micro_batches
     from goldimask.train.cost import step_costs
+    from goldimask.train.prepare import prepare
 
     if quick:
         methods, rounds, batches = ("main" if methods == "all" else methods), min(rounds, 4), 1
@@ -216,29 +231,48 @@ def bench(
     names = groups.get(methods) or words(methods)
     for name in names:
         PRESETS.entry(name, "--methods")  # a mistake is found before a model is loaded
-    model = load_backbone(backbone)
+    resolved = load_recipe(recipe, overrides or [])
+    each, _ = micro_batches(resolved.trainer, resolved.global_batch_size, 1)
+    ready = prepare(resolved, device)
+    layer = resolved.method.attention_layer
     total = (rounds + 1) * batches * len(dict.fromkeys(("vanilla", *names)))
     with progress("bench", total) as advance:
-        result = step_costs(model, names, rounds, batch_size, batches, corpus, advance=advance)
-    emit(result, as_json, cost_table(result))
+        result = step_costs(
+            ready.backbone,
+            ready.data.train,
+            names,
+            rounds,
+            each,
+            batches,
+            attention_layer="last" if layer in (None, "probe") else layer,
+            group_by_length=resolved.data.group_by_length,
+            advance=advance,
+        )
+    emit({"recipe": recipe, **result}, as_json, cost_table(result))
 
 
 def cost_table(result: dict[str, Any]) -> Table:
-    """One row per method; times are relative to Vanilla's."""
-    columns = ("method", "time", "limit", "paper", "capture", "selection", "weighting", "passes")
+    """One row per method; times are relative to Vanilla's, phases are shares of the step."""
+    groups = {
+        "probe": ("probe",),
+        "choose": ("corrupt", "select", "weigh"),
+        "train": ("train",),
+        "back": ("backward",),
+        "opt.": ("optimiser",),
+    }
     rows = [
         (
             name,
-            f"{r['ratio']:.3f}",
-            f"{r['limit']:.3f}",
-            "-" if r["paper"] is None else f"{r['paper']:.2f}",
-            *(f"{r[key]:.1%}" for key in ("capture_share", "selection_share", "weighting_share")),
-            r["passes"],
+            f"{r['ratio']:.2f}",
+            f"{r['limit']:.2f}",
+            *(f"{sum(r['shares'][p] for p in phases):.0%}" for phases in groups.values()),
         )
         for name, r in result["methods"].items()
     ]
+    columns = ("method", "time", "limit", *groups)
     title = (
-        f"CPU time of a step relative to Vanilla ({result['vanilla_seconds'] * 1e3:.0f} ms), "
-        f"{result['backbone']}, batch {result['batch_size']}, minimum of {result['rounds']}"
+        f"{result['clock']} time of a step relative to Vanilla "
+        f"({result['vanilla_seconds'] * 1e3:.0f} ms), {result['backbone']}, "
+        f"batch {result['batch_size']}, minimum of {result['rounds']}; {result['hardware']}"
     )
     return table(title, columns, rows)

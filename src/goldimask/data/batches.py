@@ -27,8 +27,12 @@ WINDOW = 32  # most global batches per sorted window
 def collate(
     examples: Sequence[Example], pad_id: int, multiple: int = 1, epoch: int = 0
 ) -> dict[str, Any]:
-    """Right-pad to the longest example, rounded up to `multiple`."""
+    """Right-pad to the longest example, rounded up to `multiple`.
+
+    One alone is never padded, so that attention needs no mask and may take its fastest kernel.
+    """
     longest = max(len(e) for e in examples)
+    multiple = multiple if len(examples) > 1 else 1
     width = -(-longest // multiple) * multiple
     shape = (len(examples), width)
     ids = np.full(shape, pad_id, dtype=np.int64)
@@ -38,11 +42,13 @@ def collate(
         ids[row, :n] = example.ids
         response[row, :n] = example.supervisable
         valid[row, :n] = True
+    numbers = np.array([e.example_id for e in examples], dtype=np.int64)
     return {
         "ids": torch.from_numpy(ids),
         "response": torch.from_numpy(response),
         "valid": torch.from_numpy(valid),
-        "example_id": torch.tensor([e.example_id for e in examples], dtype=torch.int64),
+        "example_id": torch.from_numpy(numbers),
+        "host": (response, numbers),  # stays when the tensors go to a device
         "padded": not bool(valid.all()),
         "tokens": sum(len(e) for e in examples),
         "epoch": epoch,
@@ -51,7 +57,7 @@ def collate(
 
 def to_batch(inputs: dict[str, Any]) -> tuple[Batch, int]:
     """(batch, epoch) from what `collate` made."""
-    fields = {k: inputs[k] for k in ("ids", "response", "valid", "example_id", "padded")}
+    fields = {k: inputs[k] for k in ("ids", "response", "valid", "example_id", "padded", "host")}
     return Batch(**fields), int(inputs["epoch"])
 
 
@@ -136,5 +142,6 @@ def pad_share(
     """Share of padding cells in the first epoch, for micro-batches of a given size."""
     lengths = np.asarray([len(e) for e in examples])[sampler.order(0)]
     usable = lengths[: len(lengths) // micro * micro].reshape(-1, micro)
+    multiple = multiple if micro > 1 else 1
     cells = (-(-usable.max(1) // multiple) * multiple * micro).sum()
     return float(1 - usable.sum() / cells)

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from goldimask.data.rows import Row, read_rows
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
 from goldimask.keys import Keys, Stream
 from goldimask.registry import Registry, import_target
 from goldimask.settings import check, parameters
@@ -141,6 +141,9 @@ def _read(
             return corpus.format(row)
         except GoldimaskError as error:
             raise GoldimaskError(f"corpus '{name}': {error}") from error
+        except (AttributeError, TypeError, ValueError, KeyError) as error:
+            reason = f"a column is not what the corpus has there ({short(str(error))})"
+            raise GoldimaskError(f"corpus '{name}': {reason}") from error
 
     subset = subset or (corpus.subset if path is None else None)
     rows = read_rows(path or corpus.hub, split or corpus.split, subset)
@@ -192,7 +195,9 @@ def tagged(question: str, trace: str, answer: str) -> dict[str, Any]:
 def column(row: Columns, name: str) -> Any:
     """A column that must be there."""
     if row.get(name) is None:
-        raise GoldimaskError(f"column '{name}' is missing; found: {', '.join(sorted(row))}")
+        raise GoldimaskError(
+            f"column '{name}' is missing; found: {', '.join(sorted(map(str, row)))}"
+        )
     return row[name]
 
 

@@ -10,7 +10,8 @@ Prompt (ending with the assistant header) and response are rendered and tokenise
 then concatenated, so the boundary is exact by construction. Supervisable positions are response
 tokens that are not special; `supervise_turn_end` adds the turn-end token, `supervise:
 all_after_prompt` everything (D1, D12, D20, docs/decisions.md). A bad row is an error that names
-file and line; `skip_bad_rows` counts such rows and goes on.
+file and line; `skip_bad_rows` counts such rows and goes on. An example is cut at `max_length` and
+at the positions of the backbone; what its checkpoint was trained for only counts (a warning).
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from typing import Any, Literal, Protocol
 
 from goldimask.data.corpora import TokenClasses, named_rows
 from goldimask.data.rows import Row
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
+from goldimask.files import encodable
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.types import Example
 
-SPECIAL_TEXT = re.compile(r"(\s*<\|[^|\s]*\|>\s*)+")
+SPECIAL_TEXT = re.compile(r"\s*(<\|[^|\s]*\|>\s*)+")
+CHARACTERS = 64  # that a token stands for at most, over a whole text: beyond, a text is cut first
+NAMED = 5  # bad rows that the report names
 COLUMNS = "messages; prompt + completion; prompt + response; question + answer"
 Message = dict[str, str]
 Overlength = Literal["truncate", "drop", "error"]
@@ -44,6 +48,8 @@ class Renderer(Protocol):
     def turn_end_id(self) -> int: ...
     @property
     def max_length(self) -> int: ...
+    @property
+    def usable_length(self) -> int: ...  # what the checkpoint was trained for
     def prompt_ids(self, messages: list[Message]) -> list[int]: ...
     def response_ids(self, text: str, turn_end: bool = True) -> list[int]: ...
 
@@ -66,17 +72,33 @@ class DataReport:
     dropped: int = 0  # too long, with overlength: drop
     truncated: int = 0
     answer_lost: int = 0  # truncated by more than the turn-end token
+    limit: int = 0  # tokens that an example may have: data.max_length, or the backbone's positions
+    usable: int = 0  # tokens that the checkpoint was trained for
+    beyond: int = 0  # kept although longer than that
     first_bad: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
         counts = [f"{self.rows} rows"]
         if self.bad:
-            counts.append(f"{self.bad} bad rows skipped (first: {self.first_bad[0]})")
+            more = f"; and {self.bad - NAMED} more" if self.bad > NAMED else ""
+            counts.append(f"{self.bad} bad rows skipped ({'; '.join(self.first_bad)}{more})")
         if self.dropped:
             counts.append(f"{self.dropped} dropped as too long")
         if self.truncated:
-            counts.append(f"{self.truncated} truncated, {self.answer_lost} of them lost their end")
+            counts.append(
+                f"{self.truncated} truncated to {self.limit:,} tokens, {self.answer_lost} of them "
+                "lost their end"
+            )
         return counts
+
+    def warning(self) -> str | None:
+        """How many examples are longer than what the checkpoint was trained for."""
+        if not self.beyond:
+            return None
+        return (
+            f"{self.beyond} of {self.rows} rows are longer than the {self.usable:,} tokens that "
+            f"the checkpoint was trained for; they are kept, up to {self.limit:,}"
+        )
 
 
 # --- a row as text -------------------------------------------------------------------------------
@@ -107,7 +129,7 @@ def to_pair(row: Row) -> Pair:
         wanted = " or ".join(f"'{k}'" for k in answers)
         raise GoldimaskError(f"{where}: the row has '{asked}' but no response; add {wanted}")
     raise GoldimaskError(
-        f"{where}: no known columns in {sorted(map(str, values))}; use one of: {COLUMNS}"
+        f"{where}: no known columns in {short(sorted(map(str, values)))}; use one of: {COLUMNS}"
     )
 
 
@@ -143,6 +165,8 @@ def _checked(prompt: list[Message], response: str, where: str) -> Pair:
         raise GoldimaskError(f"{where}: the prompt is empty")
     if not response.strip():
         raise GoldimaskError(f"{where}: the response is empty; nothing could be supervised")
+    if not all(map(encodable, (response, *(m[k] for m in prompt for k in ("role", "content"))))):
+        raise GoldimaskError(f"{where}: a text holds half a character (a lone surrogate)")
     return Pair(prompt, response, where)
 
 
@@ -161,27 +185,34 @@ def to_example(
 ) -> Example | None:
     """Tokenise one pair; None when it is dropped as too long."""
     report = report or DataReport()
-    prompt = renderer.prompt_ids(pair.prompt)
-    response = renderer.response_ids(pair.response, turn_end=True)
-    limit = min(max_length, renderer.max_length)
-    if len(prompt) >= limit:
+    limit = report.limit = min(max_length, renderer.max_length)
+    report.usable = renderer.usable_length
+    most = CHARACTERS * limit
+    asked = sum(len(m["role"]) + len(m["content"]) for m in pair.prompt)
+    prompt = renderer.prompt_ids(pair.prompt) if asked <= most else []
+    if asked > most or len(prompt) >= limit:
+        size = f"{len(prompt)} tokens" if prompt else f"{asked} characters"
         raise GoldimaskError(
-            f"{pair.where}: the prompt has {len(prompt)} tokens and leaves no room for a "
+            f"{pair.where}: the prompt has {size} and leaves no room for a "
             f"response within {limit}; shorten it or raise data.max_length (the backbone allows "
             f"{renderer.max_length})"
         )
+    response = renderer.response_ids(pair.response[:most], turn_end=True)
     length = len(prompt) + len(response)
-    if length > limit:
+    if length > limit or len(pair.response) > most:
         if overlength == "error":
-            raise GoldimaskError(f"{pair.where}: {length} tokens exceed data.max_length {limit}")
+            size = f"{length} tokens" if length > limit else f"{len(pair.response)} characters"
+            raise GoldimaskError(f"{pair.where}: {size} exceed data.max_length {limit}")
         if overlength == "drop":
             report.dropped += 1
             return None
         report.truncated += 1
-        report.answer_lost += length - limit > 1  # more than the turn end
+        report.answer_lost += length - limit > 1 or len(pair.response) > most  # not the turn end
         response = response[: limit - len(prompt)]
+    report.beyond += min(length, limit) > renderer.usable_length
     special = renderer.special_ids
-    written = SPECIAL_TEXT.fullmatch(pair.response)  # such text is never read as a special token
+    # such text is never read as a special token
+    written = SPECIAL_TEXT.fullmatch(pair.response[:most])
     if written or all(i in special for i in response):
         raise GoldimaskError(
             f"{pair.where}: the response holds only special tokens; nothing to supervise"
@@ -236,7 +267,8 @@ def load_examples(
                     f"{error} (or set data.skip_bad_rows=true to skip and count such rows)"
                 ) from error
             report.bad += 1
-            report.first_bad = report.first_bad or [str(error)]
+            if len(report.first_bad) < NAMED:
+                report.first_bad.append(str(error))
             continue
         if example is None:
             continue

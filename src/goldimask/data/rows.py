@@ -6,22 +6,27 @@
     a/b       a dataset on the Hub, where no such file or folder exists
 
 Every row carries its place, `file.jsonl:3`, for the messages about it. What a row means is the
-business of who asked for it: training (`examples.py`), prompts to decode, problems to judge.
+business of who asked for it: training (`examples.py`), prompts to decode, problems to judge. A line
+that cannot be read is a row as well, which says so when its values are asked for: so it can be
+counted and skipped. A file that cannot be read on is an error.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
-import json
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
+from goldimask.files import parse_json
 
 TEXTS = (".jsonl", ".json", ".csv")
+LONGEST = 64_000_000  # bytes of a line
+WHOLE = 500_000_000  # bytes of a .json, which is held as one value
 FILES = (*TEXTS, *(f"{suffix}.gz" for suffix in TEXTS), ".parquet")
 
 
@@ -30,8 +35,14 @@ class Row:
     """One row as it was read, and where."""
 
     where: str
-    values: Any  # an object with columns, unless the file is wrong
+    content: Any  # an object with columns, unless the file is wrong; or why it cannot be read
     format: Callable[[Any], Any] | None = None  # of its corpus: what makes a prompt and a response
+
+    @property
+    def values(self) -> Any:
+        if isinstance(self.content, GoldimaskError):
+            raise self.content
+        return self.content
 
 
 def read_rows(
@@ -67,26 +78,52 @@ def _file(file: Path, key: str) -> Iterator[Row]:
     if suffix not in FILES:
         raise GoldimaskError(f"{key}: '{file}' must end in .jsonl, .json, .csv or .parquet")
     if suffix == ".parquet":
-        from pyarrow import parquet
-
-        yield from _numbered(parquet.read_table(file).to_pylist(), str(file))
+        yield from _library(lambda: _parquet(file), str(file))
         return
     opened = gzip.open if suffix.endswith(".gz") else open
     try:
-        with opened(file, "rt", encoding="utf-8-sig", newline="") as text:
-            yield from _READERS[suffix.removesuffix(".gz")](text, file)  # type: ignore[arg-type]
-    except (UnicodeDecodeError, OSError, EOFError) as error:
-        raise GoldimaskError(f"{file}: cannot be read as text ({error})") from error
+        with opened(file, "rb") as data:
+            yield from _READERS[suffix.removesuffix(".gz")](data, file)  # type: ignore[arg-type]
+    except (OSError, EOFError, zlib.error) as error:
+        raise GoldimaskError(f"{file}: cannot be read ({error})") from error
 
 
-def _json_lines(text: TextIO, file: Path) -> Iterator[Row]:
-    for number, line in enumerate(text, 1):
+def _lines(data: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines; of one that is too long, its beginning."""
+    number = 0
+    while line := data.readline(LONGEST + 1):
+        number += 1
+        yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        while len(line) > LONGEST and not line.endswith(b"\n"):
+            line = data.readline(LONGEST + 1)
+            if not line:
+                return
+
+
+def _json_lines(data: BinaryIO, file: Path) -> Iterator[Row]:
+    for number, line in _lines(data):
         if line.strip():
-            yield Row(f"{file}:{number}", _json(line, f"{file}:{number}"))
+            where = f"{file}:{number}"
+            try:
+                yield Row(where, parse_json(_text(line, where), where))
+            except GoldimaskError as error:
+                yield Row(where, error)
 
 
-def _json_list(text: TextIO, file: Path) -> Iterator[Row]:
-    loaded = _json(text.read(), str(file))
+def _text(line: bytes, where: str) -> str:
+    if len(line) > LONGEST:
+        raise GoldimaskError(f"{where}: a line of more than {LONGEST} bytes; is it one row?")
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise GoldimaskError(f"{where}: not UTF-8 at byte {error.start + 1} of the line") from error
+
+
+def _json_list(data: BinaryIO, file: Path) -> Iterator[Row]:
+    text = data.read(WHOLE + 1)
+    if len(text) > WHOLE:
+        raise GoldimaskError(f"{file}: more than {WHOLE} bytes; write one object a line (.jsonl)")
+    loaded = parse_json(text.removeprefix(b"\xef\xbb\xbf"), str(file))
     if isinstance(loaded, dict):
         lists = [v for v in loaded.values() if isinstance(v, list)]
         if isinstance(loaded.get("generations"), list):  # d1's and LIFT's, with lists beside it
@@ -99,28 +136,50 @@ def _json_list(text: TextIO, file: Path) -> Iterator[Row]:
     return (Row(f"{file}: item {i}", row) for i, row in enumerate(loaded))
 
 
-def _csv_rows(text: TextIO, file: Path) -> Iterator[Row]:
-    return (Row(f"{file}: row {i}", dict(row)) for i, row in enumerate(csv.DictReader(text), 1))
+def _csv_rows(data: BinaryIO, file: Path) -> Iterator[Row]:
+    lines = (_text(line, f"{file}:{number}") for number, line in _lines(data))
+    reader, number = csv.DictReader(lines), 0
+    while True:
+        number += 1
+        where = f"{file}: row {number}"
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise GoldimaskError(f"{where}: not valid CSV: {error}") from error
+        surplus = GoldimaskError(f"{where}: more fields than the header has columns")
+        yield Row(where, surplus if None in row else dict(row))
 
 
 _READERS = {".jsonl": _json_lines, ".json": _json_list, ".csv": _csv_rows}
 
 
-def _json(text: str, where: str) -> Any:
+def _parquet(file: Path) -> Iterator[Any]:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(file) as opened:
+        for batch in opened.iter_batches(batch_size=1000):
+            yield from batch.to_pylist()
+
+
+def _library(read: Callable[[], Iterable[Any]], where: str) -> Iterator[Row]:
+    """Numbered rows of a library that raises many kinds of errors."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        raise GoldimaskError(
-            f"{where}: not valid JSON: {error.msg} at column {error.colno}"
-        ) from error
+        yield from _numbered(read(), where)
+    except GoldimaskError:
+        raise
+    except Exception as error:
+        reason = short(" ".join(str(error).split()))
+        raise GoldimaskError(f"{where}: cannot be read ({reason})") from error
 
 
 def _folder(folder: Path, split: str | None, key: str) -> Iterator[Row]:
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         from datasets import load_from_disk
 
-        loaded: Any = load_from_disk(str(folder))
-        yield from _numbered(_one_split(loaded, split, str(folder)), str(folder))
+        where = str(folder)
+        yield from _library(lambda: _one_split(load_from_disk(where), split, where), where)
         return
     files = sorted(f for f in folder.iterdir() if f.is_file() and suffix_of(f) in FILES)
     if split is not None:

@@ -12,8 +12,8 @@ that the filling pass finishes takes one step (Fast-dLLM always spends a second)
 For Dream the row before the block predicts its first token; here the pass begins one row earlier.
 Fast-dLLM instead commits the block's first position in the filling pass whatever its confidence.
 
-Each example has its own cache and its own block. Examples in the same phase share a call: shorter
-passes are padded with queries that write to a spare column nobody attends to.
+Each example has its own place in the store and its own block. Examples in the same phase share a
+call: shorter passes are padded with queries that write to a spare column nobody attends to.
 """
 
 from __future__ import annotations
@@ -23,38 +23,65 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from goldimask.decoding.forward import Decodable
 from goldimask.decoding.rows import RowState, block_range
 from goldimask.decoding.types import Settings
+from goldimask.processes import send
 
-Store = dict[int, list[tuple[Tensor, Tensor]]]  # row index -> per layer (keys, values) [H, T, d]
 
+class Store:
+    """Keys and values of all running examples: two tensors a layer, made once, written in place.
 
-class BlockCache:
-    """What transformers calls with the new keys and values of a layer, and answers with all."""
+    It is what transformers calls a cache: `update` gets the new keys and values of a layer and
+    answers with all of them. Where the examples of a call lie side by side, as they nearly always
+    do, nothing is copied.
+    """
 
-    def __init__(self, slots: Tensor, known: Sequence[tuple[Tensor, Tensor]] | None, width: int):
-        self.slots = slots  # [B, q] where each query's key belongs; `width` is the spare column
-        self.known = known  # per layer ([B, H, width, d], same), or None while filling
-        self.width = width
-        self.layers: list[tuple[Tensor, Tensor]] = []
+    def __init__(self, places: int, width: int) -> None:
+        self.width = width  # of the longest canvas; one column more is spare
+        self.free = list(range(places))[::-1]
+        self.place: dict[int, int] = {}  # index of an example -> its place
+        self.layers: list[tuple[Tensor, Tensor]] = []  # [places, H, width + 1, d] each
+
+    def enter(self, rows: Sequence[RowState]) -> None:
+        for row in rows:
+            if row.index not in self.place:
+                self.place[row.index] = self.free.pop()
+
+    def leave(self, row: RowState) -> None:
+        if row.index in self.place:
+            self.free.append(self.place.pop(row.index))
+
+    def begin(self, rows: Sequence[RowState], slots: np.ndarray, device: torch.device) -> None:
+        """The next call is for these; `slots` [B, q] say where each query's key belongs."""
+        places = [self.place[row.index] for row in rows]
+        self.columns = max(row.length for row in rows) + 1
+        self.slots = send(slots, device)
+        self.beside = places == list(range(places[0], places[0] + len(places)))
+        self.places = slice(places[0], places[-1] + 1)
+        self.index = send(np.array(places), device)
 
     def update(
         self, key: Tensor, value: Tensor, layer: int, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        """Scatter [B, H, q, d] into the canvas; returns [B, H, width + 1, d]."""
-        b, h, _, d = key.shape
-        merged = []
-        for i, new in enumerate((key, value)):
-            whole = new.new_zeros(b, h, self.width + 1, d)
-            if self.known is not None:
-                whole[:, :, : self.width] = self.known[layer][i]
-            index = self.slots[:, None, :, None].expand(b, h, -1, d)
-            merged.append(whole.scatter(2, index, new))
-        self.layers.append((merged[0], merged[1]))
-        return merged[0], merged[1]
+        """Write [B, H, q, d] into the canvas; returns [B, H, columns, d]."""
+        _, h, _, d = key.shape
+        if layer == len(self.layers):
+            shape = (len(self.place) + len(self.free), h, self.width + 1, d)
+            self.layers.append((key.new_zeros(shape), value.new_zeros(shape)))
+        index = self.slots[:, None, :, None].expand(-1, h, -1, d)
+        return self.write(self.layers[layer][0], index, key), self.write(
+            self.layers[layer][1], index, value
+        )
+
+    def write(self, kept: Tensor, index: Tensor, new: Tensor) -> Tensor:
+        kept = kept[:, :, : self.columns]
+        if self.beside:
+            return kept[self.places].scatter_(2, index, new)
+        part = kept.index_select(0, self.index).scatter_(2, index, new)
+        kept.index_copy_(0, self.index, part)
+        return part
 
     def get_seq_length(self, *_: object) -> int:
         return 0
@@ -112,32 +139,15 @@ def run(
         slots[b, : end - begin] = np.arange(begin, end)
         wanted[b, row.prompt + where - begin] = True
         keys[b, : row.length] = True
-    known = None if fill else stack(rows, store, width)
-    cache = BlockCache(torch.from_numpy(slots).to(device), known, width)
-    mask = torch.from_numpy(keys).to(device)[:, None, None, :]
-    positions = np.where(slots < width, slots, 0)
+        row.cached_block = row.block
+    store.enter(rows)
+    store.begin(rows, slots, device)
     logits = backbone.model(
-        input_ids=torch.from_numpy(ids).to(device),
-        attention_mask=mask.expand(-1, 1, queries, -1),
-        position_ids=torch.from_numpy(positions).to(device),
-        past_key_values=cache,
-        logits_mask=torch.from_numpy(wanted).to(device),
+        input_ids=send(ids, device),
+        attention_mask=send(keys, device)[:, None, None, :].expand(-1, 1, queries, -1),
+        position_ids=send(np.where(slots < width, slots, 0), device),
+        past_key_values=store,
+        logits_mask=send(np.flatnonzero(wanted), device),
         use_cache=True,
     ).logits
-    for b, row in enumerate(rows):  # prefix and dual alike: what was computed is the newest known
-        store[row.index] = [(k[b, :, : row.length], v[b, :, : row.length]) for k, v in cache.layers]
-        row.cached_block = row.block
     return list(logits.split([len(w) for w in windows]))
-
-
-def stack(rows: Sequence[RowState], store: Store, width: int) -> list[tuple[Tensor, Tensor]]:
-    """The caches of several examples side by side: per layer [B, H, width, d] twice."""
-
-    def padded(known: Tensor) -> Tensor:  # [H, T, d] -> [H, width, d]
-        return F.pad(known, (0, 0, 0, width - known.shape[1]))
-
-    caches = [store[row.index] for row in rows]
-    return [
-        (torch.stack([padded(k) for k, _ in layer]), torch.stack([padded(v) for _, v in layer]))
-        for layer in zip(*caches, strict=True)
-    ]

@@ -24,7 +24,7 @@ from goldimask.decoding.forward import Decodable, exact_logits
 from goldimask.decoding.options import make_settings
 from goldimask.decoding.prompts import Prompt, check_lengths, render, sample_ids
 from goldimask.decoding.rows import RowState, advance, commit, new_row, prepare, window
-from goldimask.decoding.rules import DECODERS, Decoder
+from goldimask.decoding.rules import DECODERS, Decoder, at_random, named
 from goldimask.decoding.scores import WindowScores, score_rows
 from goldimask.decoding.types import Cache, Commit, Decoded, PaddingSide, Settings, first_end
 from goldimask.errors import GoldimaskError
@@ -145,7 +145,7 @@ def decode_iter(
     if len(streams) != len(ids):
         raise GoldimaskError(f"samples: expected {len(ids)}, one per prompt, got {len(streams)}")
     decoder, keys = DECODERS.get(settings.decoder), Keys(settings.seed)
-    store: Store = {}
+    store = Store(min(batch_size, len(ids)), max(map(len, ids), default=0) + settings.length)
     # longest first: neighbours have like lengths, and memory trouble shows at once
     waiting = sorted(range(len(ids)), key=lambda i: len(ids[i]), reverse=True)[::-1]
     active: list[RowState] = []
@@ -162,7 +162,7 @@ def decode_iter(
                 done = [row for row in active if advance(row, settings, ends, backbone.pad_id)]
         active = [row for row in active if row not in done]
         for row in done:
-            store.pop(row.index, None)
+            store.leave(row)
             yield row.index, finished(backbone, row, settings)
 
 
@@ -215,7 +215,20 @@ def score_windows(
         top_p=settings.top_p,
         top_k=settings.top_k,
         filtered=decoder.filtered,
+        sizes=[len(where) for where in windows],
+        edges=edges(decoder, settings, max(map(len, windows))),
     )
+
+
+def edges(decoder: Decoder, settings: Settings, ranks: int) -> list[float] | None:
+    """Scores at which the rule's choice changes, besides their order; None if it reads no score."""
+    if decoder.rule in (at_random, named):
+        return None
+    if "tau" in decoder.options:
+        return [settings.tau]
+    if "factor" in decoder.options:
+        return [1.0 - settings.factor / (rank + 1) for rank in range(1, ranks + 1)]
+    return []
 
 
 def end_ids(backbone: Decodable) -> frozenset[int]:

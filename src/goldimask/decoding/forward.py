@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from goldimask.decoding.rows import RowState
 from goldimask.decoding.types import PaddingSide, Settings
+from goldimask.processes import send
 
 # Positions from which on a call of a large model is bound by arithmetic and not by reading the
 # weights, so that two such calls cost what one of twice the size would.
@@ -109,14 +110,8 @@ def pack(
 
 def call(model: nn.Module, ids: np.ndarray, valid: np.ndarray, wanted: np.ndarray) -> Tensor:
     """Run the model; [n, V] in the order of the wanted positions."""
-    device = next(model.parameters()).device
-    extra: dict[str, Tensor] = {}
+    asked = {"input_ids": ids, "logits_mask": np.flatnonzero(wanted)}
     if not valid.all():  # without padding the fastest kernels want no mask at all
-        extra["attention_mask"] = torch.from_numpy(valid).to(device)
-        positions = np.maximum(valid.cumsum(1) - 1, 0)
-        extra["position_ids"] = torch.from_numpy(positions).to(device)
-    return model(
-        input_ids=torch.from_numpy(ids).to(device),
-        logits_mask=torch.from_numpy(wanted).to(device),
-        **extra,
-    ).logits
+        asked |= {"attention_mask": valid, "position_ids": np.maximum(valid.cumsum(1) - 1, 0)}
+    device = next(model.parameters()).device
+    return model(**{name: send(x, device) for name, x in asked.items()}).logits

@@ -4,25 +4,34 @@ A row of the file has `prompt` (a string, one user turn) or `messages`; its othe
 the answer. Every answer carries a key made of model, settings and row. A later call skips the
 answers it finds, drops a line torn by a kill, and refuses a file of other settings or prompts. When
 all are done the answers are put into the order of the prompts.
+
+Several processes may answer (`goldimask.workers`); this one alone writes, and the answers are the
+same for any number of them.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from goldimask.data.rows import read_rows
 from goldimask.decoding.engine import decode_iter
 from goldimask.decoding.forward import Decodable
+from goldimask.decoding.prompts import Prompt
 from goldimask.decoding.types import Settings
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_text
 from goldimask.keys import content_id
+from goldimask.processes import use_device, worker_devices
+from goldimask.workers import Numbered, Pool, Work
 
 JsonObject = dict[str, Any]  # a row, or an answer, whatever else the user put into it
+Answer = Callable[[Sequence[Prompt], Sequence[int]], Iterable[Numbered]]  # prompts, their streams
+BATCHES = 4  # that a process decodes at a time
 
 
 @dataclass(frozen=True)
@@ -50,15 +59,13 @@ def read_prompts(file: Path) -> list[JsonObject]:
 
 
 def decode_rows(
-    backbone: Decodable,
+    answer: Answer,
     rows: Sequence[JsonObject],
     out: Path,
     settings: Settings,
     *,
     model: str,
-    batch_size: int = 16,
     prefill: str = "",
-    trace: bool = False,
     advance: Callable[[int], None] = lambda n: None,
 ) -> Answers:
     """Decode the rows that `out` does not hold yet; `model` is the hash of its weights."""
@@ -66,22 +73,19 @@ def decode_rows(
     keys = [
         content_id(made_with, json.dumps(row, sort_keys=True), str(i)) for i, row in enumerate(rows)
     ]
-    answers = read_answers(out, keys)
+    answers = read_answers(out, keys, model)
     todo = [i for i in range(len(rows)) if i not in answers]
     advance(len(answers))
-    running = decode_iter(
-        backbone,
+    running = answer(
         [rows[i]["prompt"] if "prompt" in rows[i] else rows[i]["messages"] for i in todo],
-        settings,
-        batch_size=batch_size,
-        prefill=prefill,
-        samples=[keys[i] for i in todo],  # so that a resumed file samples as a whole one
+        [keys[i] for i in todo],  # so that a resumed file samples as a whole one
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("a", encoding="utf-8") as file:
         for place, made in running:
             i = todo[place]
-            answers[i] = {"index": i, "key": keys[i], **rows[i], **made.record(trace)}
+            own = {"index": i, "key": keys[i], "weights": model}
+            answers[i] = {**own, **rows[i], **made, **own}
             file.write(json_line(answers[i]))
             file.flush()
             advance(1)
@@ -91,11 +95,72 @@ def decode_rows(
     return Answers(len(rows), len(todo), len(rows) - len(todo), mean, str(out))
 
 
+def backbone_records(
+    backbone: Decodable,
+    settings: Settings,
+    batch_size: int = 16,
+    prefill: str = "",
+    trace: bool = False,
+) -> Answer:
+    """Decode all prompts in one running batch."""
+
+    def answer(prompts: Sequence[Prompt], samples: Sequence[int]) -> Iterator[Numbered]:
+        running = decode_iter(
+            backbone, prompts, settings, batch_size=batch_size, prefill=prefill, samples=samples
+        )
+        for index, made in running:
+            yield index, made.record(trace)
+
+    return answer
+
+
+@contextmanager
+def answering(
+    run: str,
+    settings: Settings,
+    processes: int | None,
+    *,
+    dtype: str | None,
+    device: str | None,
+    batch_size: int,
+    say: Callable[[str], None],
+    **options: Any,
+) -> Iterator[Answer]:
+    """Who decodes: this process, or several, each with the model on a device of its own."""
+    setup = {"run": run, "dtype": dtype, "batch_size": batch_size, **options}
+    if processes is None:
+        yield records(settings=settings, device=device, **setup)
+        return
+    setup["settings"] = asdict(settings)
+    devices = worker_devices(processes, device)
+    target = "goldimask.decoding.prompt_file:worker"
+    with Pool(target, setup, devices, BATCHES * batch_size, say) as pool:
+        yield lambda prompts, samples: pool.submit(list(zip(prompts, samples, strict=True)))
+
+
+def records(run: str, dtype: str | None, device: str | None, **options: Any) -> Answer:
+    from goldimask.backbones import load_backbone
+
+    return backbone_records(load_backbone(run, dtype=dtype, device=device), **options)
+
+
+def worker(device: str, settings: JsonObject, **options: Any) -> Work:
+    """What one of several processes does."""
+    use_device(device)
+    asked = replace(Settings(**settings), suppress=tuple(settings["suppress"]))
+    answer = records(device=device, settings=asked, **options)
+
+    def work(items: Sequence[tuple[Prompt, int]]) -> Iterable[Numbered]:
+        return answer([prompt for prompt, _ in items], [sample for _, sample in items])
+
+    return work
+
+
 def json_line(answer: JsonObject) -> str:
     return json.dumps(answer, ensure_ascii=False) + "\n"
 
 
-def read_answers(out: Path, keys: Sequence[int]) -> dict[int, JsonObject]:
+def read_answers(out: Path, keys: Sequence[int], model: str) -> dict[int, JsonObject]:
     """Answers already in the file, by row; a torn last line is cut off."""
     if out.suffix != ".jsonl":
         raise GoldimaskError(f"--out: '{out}' must end in .jsonl")
@@ -110,9 +175,10 @@ def read_answers(out: Path, keys: Sequence[int]) -> dict[int, JsonObject]:
         where, answer = read.where, read.values
         index = answer.get("index", -1) if isinstance(answer, dict) else -1
         if index not in range(len(keys)) or answer.get("key") != keys[index]:
-            raise GoldimaskError(
-                f"{where}: made with another model, other settings or other prompts; "
-                "choose another --out"
+            other = answer.get("weights", model) if isinstance(answer, dict) else model
+            what = (
+                "other settings or prompts" if other == model else f"weights {other}, not {model}"
             )
+            raise GoldimaskError(f"{where}: made with {what}; choose another --out")
         answers[index] = answer
     return answers

@@ -5,24 +5,31 @@
     confidence     softmax(l)[token], of the untempered logits (LLaDA); of the filtered ones (Dream)
     entropy        -sum p log p;   margin  p_(1) - p_(2)
 
-Everything is float64 on the rows that are asked for, in chunks: bfloat16 confidences saturate and
-tie (0.9985 becomes 1). The mask token and suppressed tokens have logit -inf, so they are never
-chosen. One uniform number per position replaces LLaDA's Gumbel noise over the vocabulary; the
-distribution is the same, the draws are not.
+Greedy scores are made in float32 from float32 logits, as odds so that they do not saturate:
+    confidence = 1 / (1 + s),   s = sum over the other tokens v of exp(l_v - l_token)
+Rows on which a decision could hang by that rounding (two scores of a window, or a score and a
+threshold, closer than the error) are made again in float64; so is all that is drawn or filtered.
+The choices are those of float64 throughout. A call is answered with one copy to the host, and a
+second one for rows in doubt. Chunks bound the memory. The mask token and suppressed tokens have
+logit -inf, so they are never chosen. One uniform number per position replaces LLaDA's Gumbel noise
+over the vocabulary; the distribution is the same, the draws are not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from goldimask.decoding.rules import Measure
+from goldimask.processes import send
 
-CHUNK = 1 << 23  # logits per chunk: 64 MB as float64
+CHUNK = 1 << 23  # logits per chunk: 32 MB as float32, 64 MB as float64
+ODDS, SHARE, NATS = 2e-5, 1e-5, 1e-4  # bounds of float32's error: relative for s, else absolute
 
 
 @dataclass(frozen=True)
@@ -43,20 +50,76 @@ def score_rows(
     top_p: float = 1.0,
     top_k: int = 0,
     filtered: bool = False,
+    sizes: Sequence[int] | None = None,  # rows of each window; one window unless told
+    edges: Sequence[float] | None = (),  # thresholds of the rule; None if it reads no score
 ) -> WindowScores:
     """Choose and score a token per row."""
+    shaped = filtered and (temperature > 0 or top_p < 1 or top_k > 0)
+    if uniforms is not None or shaped or logits.dtype == torch.float64:
+        options = (measure, uniforms, temperature, top_p, top_k, filtered)
+        return WindowScores(*fetch(logits, banned, torch.float64, _score, *options))
+    token, odds, score = fetch(logits, banned, torch.float32, _odds, measure)
+    confidence = 1.0 / (1.0 + odds)
+    score = confidence.copy() if measure == "confidence" else score
+    found = WindowScores(token, confidence, score)
+    if edges is None:
+        return found
+    rows = np.flatnonzero(doubtful(found, measure, sizes or [len(token)], edges))
+    if len(rows):
+        again = logits.index_select(0, send(rows, logits.device))
+        exact = fetch(again, banned, torch.float64, _score, measure, None, 0.0, 1.0, 0, False)
+        for column, values in zip((found.token, found.confidence, found.score), exact, strict=True):
+            column[rows] = values
+    return found
+
+
+def fetch(
+    logits: Tensor, banned: Sequence[int], dtype: torch.dtype, score: Any, *options: Any
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`score` of all rows, a chunk at a time in `dtype`: token, and two columns; one copy."""
     rows = max(1, CHUNK // logits.shape[1])
     parts = []
     for start in range(0, logits.shape[0], rows):
-        table = logits[start : start + rows].double()  # [m, V], a copy unless already float64
-        if banned:
-            table = table.clone() if table is logits else table
-            table[:, list(banned)] = float("-inf")
-        draw = None if uniforms is None else uniforms[start : start + rows]
-        parts.append(_score(table, measure, draw, temperature, top_p, top_k, filtered))
-    columns = parts[0] if len(parts) == 1 else tuple(torch.cat(x) for x in zip(*parts, strict=True))
-    token, confidence, score = (x.cpu().numpy() for x in columns)
-    return WindowScores(token, confidence, score)
+        table = logits[start : start + rows].to(dtype, copy=True)  # [m, V]
+        for token in banned:  # one by one: a list would be an index that travels to the device
+            table[:, token] = float("-inf")
+        own = (x[start : start + rows] if isinstance(x, np.ndarray) else x for x in options)
+        parts.append(torch.stack([x.to(dtype) for x in score(table, *own)]))
+    found = torch.cat(parts, 1).double().cpu().numpy() if parts else np.zeros((3, 0))
+    return found[0].astype(np.int64), found[1].copy(), found[2].copy()
+
+
+def _odds(logits: Tensor, measure: Measure) -> tuple[Tensor, Tensor, Tensor]:
+    """Greedy token, its s, and the measure where that is not the confidence."""
+    token = logits.argmax(1, keepdim=True)
+    others = logits - logits.gather(1, token)
+    others = others.exp_().scatter_(1, token, 0.0)
+    s = others.sum(1)
+    if measure == "confidence":
+        return token[:, 0], s, s
+    if measure == "margin":
+        return token[:, 0], s, (1.0 - others.amax(1)) / (1.0 + s)
+    logs = logits.log_softmax(1)
+    entropy = -(logs.exp() * logs.clamp_min(torch.finfo(logs.dtype).min)).sum(1)
+    return token[:, 0], s, entropy if measure == "entropy" else -entropy
+
+
+def doubtful(
+    found: WindowScores, measure: Measure, sizes: Sequence[int], edges: Sequence[float]
+) -> np.ndarray:
+    """[n] bool: rows whose place among the scores of their window, or side of an edge, is open."""
+    x = found.score
+    error = NATS if measure in ("entropy", "negentropy") else SHARE
+    bound = ODDS * x * (1.0 - x) + 1e-13 if measure == "confidence" else np.full(len(x), error)
+    doubt = np.zeros(len(x), dtype=bool)
+    for edge in edges:
+        doubt |= np.abs(x - edge) <= bound
+    window = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((x, window))
+    a, b = order[:-1], order[1:]
+    close = (window[a] == window[b]) & (x[b] - x[a] <= np.maximum(bound[a], bound[b]))
+    doubt[a[close]] = doubt[b[close]] = True
+    return doubt
 
 
 def _score(
@@ -74,7 +137,7 @@ def _score(
     if uniforms is None:
         token = logits.argmax(1)
     else:
-        token = draw_tokens(shaped, torch.as_tensor(uniforms, device=logits.device))
+        token = draw_tokens(shaped, send(uniforms, logits.device))
     source = shaped if filtered else logits
     if measure == "confidence":  # p[token] without the whole softmax
         picked = source.gather(1, token[:, None])[:, 0]

@@ -1,9 +1,14 @@
 """lm-evaluation-harness on masked diffusion models (extra: `pip install 'goldimask[harness]'`).
 
-Any lm-eval task that generates text can be run on a backbone:
+Any lm-eval task that generates text can be run on a run or a backbone:
+
+    python -m goldimask.eval.harness --model goldimask --model_args pretrained=RUN --tasks my_task
 
     from goldimask.eval.harness import run_harness
     results = run_harness(backbone, ["my_task"], include_path="tasks/", length=256)
+
+The first is lm-eval's own command line, with our model registered under its name; releases after
+0.4.13 find it by the entry point in pyproject.toml, so that plain `lm_eval` does.
 
 A diffusion model writes on a canvas of fixed length, so `max_gen_toks` is not used; the text is cut
 at the first of a request's `until` strings afterwards. Tasks that score likelihoods are refused: a
@@ -13,17 +18,17 @@ code without a sandbox; use `goldimask eval` for those.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from goldimask.console import progress
 from goldimask.errors import GoldimaskError
 from goldimask.records import Scalar
 
 if TYPE_CHECKING:
-    from lm_eval.api.model import LM  # type: ignore[import-not-found]
-
     from goldimask.backbones import Backbone
 
 
@@ -33,6 +38,7 @@ class Instance(Protocol):
     args: tuple[str, Mapping[str, str | Sequence[str] | None]]
 
 
+NAME = "goldimask"  # of our model in lm-eval
 Prompts = list[str] | list[list[int]]  # user turns, or token ids
 Answer = Callable[[Prompts], list[str]]
 
@@ -40,14 +46,18 @@ Answer = Callable[[Prompts], list[str]]
 def backbone_answer(
     backbone: Backbone, decoder: str, length: int, batch_size: int, options: Mapping[str, Any]
 ) -> Answer:
-    """Decode through `goldimask.decode`."""
-    from goldimask.decoding import decode
+    """Decode all prompts in one running batch, with a bar."""
+    from goldimask.decoding import decode_iter, make_settings
+
+    settings = make_settings(decoder, length=length, **options)
 
     def answer(prompts: Prompts) -> list[str]:
-        done = decode(
-            backbone, prompts, decoder=decoder, length=length, batch_size=batch_size, **options
-        )
-        return [d.text for d in done]
+        texts: dict[int, str] = {}
+        with progress("decoding", len(prompts)) as advance:
+            for i, done in decode_iter(backbone, prompts, settings, batch_size=batch_size):
+                texts[i] = done.text
+                advance()
+        return [texts[i] for i in range(len(prompts))]
 
     return answer
 
@@ -64,34 +74,9 @@ def stops(settings: Mapping[str, str | Sequence[str] | None]) -> list[str]:
     return [until] if isinstance(until, str) else list(until)
 
 
-def make_lm(answer: Answer, encode: Callable[[str], list[int]] | None = None) -> LM:
-    """An lm-eval model; `encode` makes contexts plain token ids instead of user turns."""
-    base: type[LM] = _library("lm_eval.api.model").LM
-
-    class DiffusionLM(base):
-        """The library asks for a subclass; everything it does is in `answer`."""
-
-        def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-            contexts = [request.args[0] for request in requests]
-            prompts = [encode(c) for c in contexts] if encode else contexts
-            settings = [request.args[1] for request in requests]
-            texts = answer(prompts)
-            return [cut(t, stops(s)) for t, s in zip(texts, settings, strict=True)]
-
-        def loglikelihood(
-            self, requests: list[Instance], disable_tqdm: bool = False
-        ) -> list[tuple[float, bool]]:
-            raise GoldimaskError(
-                "this lm-eval task scores likelihoods, which masked diffusion models do not give; "
-                "choose one with `output_type: generate_until`"
-            )
-
-        def loglikelihood_rolling(
-            self, requests: list[Instance], disable_tqdm: bool = False
-        ) -> list[float]:
-            return [score for score, _ in self.loglikelihood(requests)]
-
-    return DiffusionLM()
+def plain_ids(backbone: Backbone) -> Callable[[str], list[int]]:
+    """Contexts as token ids, without a chat template."""
+    return lambda text: list(backbone.tokenizer(text)["input_ids"])
 
 
 def run_harness(
@@ -115,14 +100,14 @@ def run_harness(
     user turns (few-shot prompts for base models); other options go to the decoder.
     """
     answer = answer or backbone_answer(backbone, decoder, length, batch_size, options)
-    encode = None if chat else lambda text: list(backbone.tokenizer(text)["input_ids"])
+    model = _library("goldimask.eval.harness_model").DiffusionLM
     tasks_of = _library("lm_eval.tasks").TaskManager
     manager = tasks_of(include_path=include_path, include_defaults=include_defaults)
     unknown = [t for t in tasks if t not in manager.all_tasks]
     if unknown:
         raise GoldimaskError(f"lm-eval knows no task named {', '.join(unknown)}")
     results = _library("lm_eval").simple_evaluate(
-        model=make_lm(answer, encode),
+        model=model(answer, None if chat else plain_ids(backbone)),
         tasks=list(tasks),
         task_manager=manager,
         limit=limit,
@@ -134,6 +119,19 @@ def run_harness(
     return dict(results)
 
 
+def main() -> None:
+    """lm-eval's command line with `--model goldimask`."""
+    models = _library("lm_eval.api.registry").model_registry
+    _library("lm_eval.models")  # its own models register only into an empty registry
+    if NAME not in models:
+        models.register(NAME, target="goldimask.eval.harness_model:GoldimaskLM")
+    try:
+        _library("lm_eval.__main__").cli_evaluate()
+    except GoldimaskError as error:
+        sys.stderr.write(f"error: {error}\n")
+        raise SystemExit(error.exit_code) from None
+
+
 def _library(module: str) -> ModuleType:
     try:
         return import_module(module)
@@ -141,3 +139,7 @@ def _library(module: str) -> ModuleType:
         raise GoldimaskError(
             "the lm-evaluation-harness is not installed: pip install 'goldimask[harness]'"
         ) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,25 @@
-"""Everything one evaluation found."""
+"""Everything one evaluation found, and how it is saved beside the answers.
+
+scores.json     one entry per score: the figure with its interval, every decoding setting with
+                its default written out, hashes of the prompts (as worded, and as token ids
+                after the chat template), calls of the model, tokens a call, seconds, and the
+                published figures of the same model and task
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from goldimask.records import Decoding, Outcome
-from goldimask.stats import TaskResult, pass_at_k
+from goldimask.eval.published import beside
+from goldimask.eval.tasks import own_samples
+from goldimask.files import write_json
+from goldimask.records import Decoding, Outcome, digest, read_manifest, read_outcomes, unfinished
+from goldimask.stats import TaskResult, aggregate, pass_at_k
+
+SCORES = "scores.json"
 
 
 @dataclass(frozen=True)
@@ -35,3 +48,43 @@ class EvalResult:
 
     def to_json(self) -> list[dict[str, Any]]:
         return [r.to_json() for r in self.results]
+
+
+def write_scores(folder: Path, model: str) -> Path:
+    """Save what all answers of a folder are worth, those of other shards and commands included."""
+    manifest = read_manifest(folder)
+    outcomes = list(read_outcomes(folder).values())
+    found = aggregate(outcomes, samples=own_samples)
+    missing = {t.place for t, _ in unfinished(manifest, outcomes)} if manifest else set()
+    entries = []
+    for r in found:
+        group = [o for o in outcomes if same_score(o, r)]
+        entry = r.to_json() | saved(r, group)
+        entry["complete"] = not any(o.place in missing for o in group)
+        entry["published"] = [b.to_json() for b in beside(model, [r])]
+        entries.append(entry)
+    return write_json(folder / SCORES, {"model": model, "scores": entries})
+
+
+def same_score(o: Outcome, r: TaskResult) -> bool:
+    return (o.task, o.length, o.decoding) == (r.task, r.length, r.decoding) and r.seed in (
+        None,
+        o.seed,
+    )
+
+
+def saved(r: TaskResult, group: Sequence[Outcome]) -> dict[str, Any]:
+    """Everything that a score depends on or costs, in full."""
+    from goldimask.decoding.options import make_settings
+
+    options: dict[str, Any] = dict(r.decoding.options)
+    settings = asdict(make_settings(r.decoding.decoder, length=r.length, **options))
+    settings["seed"] = sorted({o.seed for o in group})
+    rendered = sorted({(o.item, o.rendered) for o in group})
+    return {
+        "settings": settings,
+        "prompts": digest(sorted({(o.item, o.prompt) for o in group})),
+        "rendered_prompts": digest(rendered) if all(x for _, x in rendered) else None,
+        "calls": sum(o.steps for o in group),
+        "seconds_in_all": sum(o.seconds for o in group),
+    }

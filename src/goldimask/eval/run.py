@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.results import EvalResult
+from goldimask.eval.results import EvalResult, write_scores
 from goldimask.eval.tasks import Item, Task
-from goldimask.eval.trials import Planned, Say, Sources, plan_trials
+from goldimask.eval.trials import Lengths, Planned, Say, Sources, judged, plan_trials
 from goldimask.jobs import job_key, locked, make_manifest, same_job
 from goldimask.records import (
     DIGESTS,
@@ -35,6 +35,7 @@ from goldimask.records import (
     Outcome,
     Scalar,
     append_lines,
+    digest,
     read_manifest,
     read_outcomes,
     write_manifest,
@@ -47,8 +48,19 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "EvalResult", "Model", "TaskResult", "evaluate", "plan_trials", "run_trials"]
 
 
+class Response(NamedTuple):
+    """What came of one prompt."""
+
+    index: int  # of the prompt
+    text: str
+    calls: int  # of the model
+    tokens: int = 0  # before the first end token
+    rendered: str = ""  # hash of the prompt's token ids
+    seconds: float = 0.0  # of the decoder since the response before
+
+
 class Answer(Protocol):
-    """Decodes user turns; yields (index of the prompt, text, model calls) as they are finished.
+    """Decodes user turns; yields a `Response` to each as it is finished.
 
     A response begins after `prefill`; a raw text keeps its special tokens.
     """
@@ -62,7 +74,7 @@ class Answer(Protocol):
         seed: int,
         raw: bool,
         decoding: Decoding,
-    ) -> Iterable[tuple[int, str, int]]: ...
+    ) -> Iterable[Response]: ...
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,7 @@ class Model:
     name: str
     weights: str  # hash of weights, adapter and tokenizer
     dtype: str = ""  # precision, where it is not the model's own
+    source: str = ""  # where it was found
 
 
 def identify(source: str | Path, dtype: str | None = None, out: Path | None = None) -> Model:
@@ -80,14 +93,20 @@ def identify(source: str | Path, dtype: str | None = None, out: Path | None = No
     from goldimask.backbones.lookup import find_model
 
     remember = out / DIGESTS if out is not None else None
-    return Model(find_model(source).name, weights_hash(source, remember), dtype or "")
+    weights = weights_hash(source, remember)
+    return Model(find_model(source).name, weights, dtype or "", str(source))
+
+
+def only_writer(out: Path | str | None, shard: tuple[int, int]) -> AbstractContextManager[None]:
+    """Hold the lock of a shard, from before anything is prepared to the last answer."""
+    return nullcontext() if out is None else locked(Path(out), part=str(shard[0]))
 
 
 def evaluate(
     backbone: Backbone | None,
     tasks: Sequence[str | Task],
     *,
-    lengths: Sequence[int] | None = None,
+    lengths: Lengths = None,
     seeds: Sequence[int] | None = None,
     decoder: str | None = None,
     options: Mapping[str, Scalar] | None = None,
@@ -107,38 +126,42 @@ def evaluate(
     """Accuracy of `backbone` on `tasks`.
 
     `lengths`, `seeds` and `decoder` None mean each task's own (AIME: 16 samples at temperature
-    0.7); `options` go to the decoder (`block`, `tau`, ...), and each of `taus` is a decoding of its
-    own; `task_options` go to the tasks that take them; `limit` keeps the first problems of each
+    0.7); `lengths` may differ per task (`{"gsm8k": (256,), "": (128,)}`); `options` go to the
+    decoder (`block`, `tau`, ...), and each of `taus` is a decoding of its own; `task_options` go
+    to the tasks that take them; `limit` keeps the first problems of each
     task (and draws that many where a task generates them); `data` is a folder or file of test sets,
     or one per task. `out` keeps the answers of `model`, which is what the backbone was loaded from.
     `progress` is called with the number of answers that became available; `answer` replaces
     decoding with the backbone.
     """
-    trials = plan_trials(
-        tasks,
-        lengths=lengths,
-        seeds=seeds,
-        decoder=decoder,
-        options=options,
-        taus=taus,
-        limit=limit,
-        protocol=protocol,
-        task_options=task_options,
-        data=data,
-        say=say,
-    )
-    if answer is None:
-        if backbone is None:
-            raise GoldimaskError("evaluate: give a backbone, or `answer` in its place")
-        answer = backbone_answer(backbone, batch_size)
-    if isinstance(model, str | Path):
-        model = identify(model, out=Path(out) if out is not None else None)
-    return run_trials(trials, answer, out, model, batch_size, shard, progress)
+    with only_writer(out, shard):
+        trials = plan_trials(
+            tasks,
+            lengths=lengths,
+            seeds=seeds,
+            decoder=decoder,
+            options=options,
+            taus=taus,
+            limit=limit,
+            protocol=protocol,
+            task_options=task_options,
+            data=data,
+            say=say,
+        )
+        if answer is None:
+            if backbone is None:
+                raise GoldimaskError("evaluate: give a backbone, or `answer` in its place")
+            answer = backbone_answer(backbone, batch_size)
+        if isinstance(model, str | Path):
+            model = identify(model, out=Path(out) if out is not None else None)
+        return run_trials(trials, answer, out, model, batch_size, shard, progress)
 
 
 def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
     """Decode all prompts in one running batch: who is done leaves, who waits takes its place."""
     from goldimask.decoding import decode_iter, make_settings
+    from goldimask.decoding.engine import end_ids
+    from goldimask.decoding.types import first_end
 
     def answer(
         prompts: Sequence[str],
@@ -148,16 +171,23 @@ def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
         seed: int,
         raw: bool,
         decoding: Decoding,
-    ) -> Iterator[tuple[int, str, int]]:
+    ) -> Iterator[Response]:
+        ends = end_ids(backbone)
         options: dict[str, Any] = dict(decoding.options)
         settings = make_settings(decoding.decoder, length=length, seed=seed, **options)
+        started = time.perf_counter()
         for index, made in decode_iter(
             backbone, list(prompts), settings, batch_size=batch_size, prefill=prefill
         ):
+            took = time.perf_counter() - started
             text = made.text
             if raw:
                 text = str(backbone.tokenizer.decode(made.tokens, skip_special_tokens=False))
-            yield index, text, made.steps
+            end = first_end(made.tokens, ends)
+            tokens = len(made.tokens) if end is None else end
+            rendered = digest(list(made.prompt_ids))
+            yield Response(index, text, made.steps, tokens, rendered, took)
+            started = time.perf_counter()
 
     return answer
 
@@ -171,36 +201,44 @@ def run_trials(
     shard: tuple[int, int] = (0, 1),
     progress: Callable[[int], None] | None = None,
 ) -> EvalResult:
-    """All answers of this shard, decoded or found, and what they are worth."""
+    """All answers of this shard, decoded or found, and what they are worth.
+
+    The caller holds the lock of the shard (`only_writer`).
+    """
     found: dict[Key, Outcome] = {}
     outcomes: list[Outcome] = []
-    with ExitStack() as held:
-        file = None
-        if out is not None:
-            if model is None:
-                raise GoldimaskError(
-                    "evaluate: `out` keeps the answers of a model; say with `model` which run, "
-                    "folder or name the backbone was loaded from"
-                )
-            held.enter_context(locked(Path(out), part=str(shard[0])))
-            found = enter(Path(out), model, trials)
-            file = Path(out) / SAMPLES.replace("*", str(shard[0]))
-        for trial in trials:
-            done: dict[Key, Outcome] = {}
-            for fresh, is_new in answered(trial, trial.part(shard), found, answer, batch_size):
-                if file is not None and is_new:
-                    append_lines(file, fresh)
-                done |= {o.key: o for o in fresh}
-                if progress:
-                    progress(len(fresh))
-            outcomes += [done[trial.key(item)] for _, item in trial.part(shard)]
+    file = None
+    if out is not None:
+        if model is None:
+            raise GoldimaskError(
+                "evaluate: `out` keeps the answers of a model; say with `model` which run, "
+                "folder or name the backbone was loaded from"
+            )
+        found = enter(Path(out), model, trials)
+        file = Path(out) / SAMPLES.replace("*", str(shard[0]))
+    running = [answered(t, t.part(shard), found, answer, batch_size) for t in trials]
+    for trial, groups in zip(trials, running, strict=True):
+        done: dict[Key, Outcome] = {}
+        for fresh, is_new in groups:
+            if file is not None and is_new:
+                append_lines(file, fresh)
+            done |= {o.key: o for o in fresh}
+            if progress:
+                progress(len(fresh))
+        outcomes += [done[trial.key(item)] for _, item in trial.part(shard)]
+        if out is not None and model is not None:
+            with locked(Path(out), wait=60.0):
+                write_scores(Path(out), model.name)
     metrics = {trial.task.name: trial.task.metric for trial in trials}
-    return EvalResult(aggregate(outcomes, metrics), tuple(outcomes))
+    samples = {trial.task.name: trial.task.samples for trial in trials}
+    results = aggregate(outcomes, metrics, lambda task: samples[task])
+    return EvalResult(results, tuple(outcomes))
 
 
 def manifest_of(model: Model) -> Manifest:
     key = job_key("evaluate", weights=model.weights, settings={"dtype": model.dtype})
-    return make_manifest("evaluate", key, model.name, model.weights, dtype=model.dtype)
+    facts = {"dtype": model.dtype, "source": model.source}
+    return make_manifest("evaluate", key, model.name, model.weights, **facts)
 
 
 def enter(folder: Path, model: Model, trials: Sequence[Planned]) -> dict[Key, Outcome]:
@@ -247,42 +285,44 @@ def answered(
     answer: Answer,
     size: int,
 ) -> Iterator[tuple[list[Outcome], bool]]:
-    """Groups of judged answers, and whether they are new: found, judged again, decoded."""
+    """Groups of judged answers, and whether they are new: found, judged again, decoded.
+
+    What is to be decoded is asked for at once, so that processes get the trials in one queue.
+    """
     task = trial.task
     rules = (task.version, task.protocol)
     kept = [(item, found[k]) for _, item in mine if (k := trial.key(item)) in found]
-    if current := [o for _, o in kept if (o.version, o.protocol) == rules]:
-        yield current, False
-    if stale := [(item, o) for item, o in kept if (o.version, o.protocol) != rules]:
-        yield judged(task, stale), True
     waiting = [(i, item) for i, item in mine if trial.key(item) not in found]
-    if not waiting:
-        return
-    decoded = answer(
-        [task.prompt(item) for _, item in waiting],
-        prefill=task.prefill,
-        length=trial.length,
-        seed=trial.seed,
-        raw=task.raw,
-        decoding=trial.decoding,
-    )
-    made: list[tuple[int, str, int]] = []
-    started = time.perf_counter()
-    for count, response in enumerate(decoded, start=1):
-        made.append(response)
-        if len(made) == size or count == len(waiting):
-            seconds = (time.perf_counter() - started) / len(made)
-            blank = [
-                (waiting[k][1], unjudged(trial, *waiting[k], text, steps, seconds))
-                for k, text, steps in made
-            ]
-            yield judged(task, blank), True
-            made, started = [], time.perf_counter()
+    decoded: Iterable[Response] = ()
+    if waiting:
+        decoded = answer(
+            [task.prompt(item) for _, item in waiting],
+            prefill=task.prefill,
+            length=trial.length,
+            seed=trial.seed,
+            raw=task.raw,
+            decoding=trial.decoding,
+        )
+
+    def groups() -> Iterator[tuple[list[Outcome], bool]]:
+        if current := [o for _, o in kept if (o.version, o.protocol) == rules]:
+            yield current, False
+        if stale := [(item, o) for item, o in kept if (o.version, o.protocol) != rules]:
+            yield judged(task, stale), True
+        made: list[Response] = []
+        for count, response in enumerate(decoded, start=1):
+            made.append(response)
+            if len(made) == size or count == len(waiting):
+                seconds = sum(x.seconds for x in made) / len(made)
+                asked = [(*waiting[x.index], x) for x in made]
+                blank = [(item, unjudged(trial, i, item, x, seconds)) for i, item, x in asked]
+                yield judged(task, blank), True
+                made = []
+
+    return groups()
 
 
-def unjudged(
-    trial: Planned, index: int, item: Item, text: str, steps: int, seconds: float
-) -> Outcome:
+def unjudged(trial: Planned, index: int, item: Item, made: Response, seconds: float) -> Outcome:
     return Outcome(
         task=trial.task.name,
         version=trial.task.version,
@@ -293,23 +333,14 @@ def unjudged(
         seed=trial.seed,
         decoding=trial.decoding,
         prompt=trial.key(item)[4],
-        output=text,
+        output=made.text,
         extracted=None,
         correct=False,
         detail="",
         hits=0.0,
         of=0.0,
-        steps=steps,
+        steps=made.calls,
         seconds=seconds,
+        tokens=made.tokens,
+        rendered=made.rendered,
     )
-
-
-def judged(task: Task, pairs: Sequence[tuple[Item, Outcome]]) -> list[Outcome]:
-    """Fill in the extracted answers and verdicts."""
-    extracted = [task.extract(o.output) for _, o in pairs]
-    verdicts = task.judge_all([item for item, _ in pairs], extracted)
-    rules = {"version": task.version, "protocol": task.protocol}
-    return [
-        o.model_copy(update={**rules, "extracted": x, **asdict(verdict)})
-        for (_, o), x, verdict in zip(pairs, extracted, verdicts, strict=True)
-    ]

@@ -1,8 +1,8 @@
 """Running programs that a model wrote where they can do no harm: what is covered, what is not.
 
-Nothing runs without permission. Each program runs in a process of its own (`sandbox_runner`) that
-locks itself in before the first line of the program. `open_sandbox` tries the stronger mode first
-and finds out what works here; `describe` names what is in force and what it does not prevent.
+Nothing runs without permission. Each program runs in a process of its own, its tests in another
+(`sandboxed`), both locked in before the first line of either. `open_sandbox` tries the stronger
+mode first and finds out what works here; `describe` names what is in force and what is not.
 
                             bubblewrap mode                  limits mode (without bubblewrap)
     network                 empty namespace, seccomp         seccomp: no sockets
@@ -10,33 +10,37 @@ and finds out what works here; `describe` names what is in force and what it doe
                             this Python, a private folder
     writing your files      all mounted read-only, Landlock  Landlock: the private folder alone;
                                                              without it seccomp: no write at all
+    modes, times, owners    not mounted                      seccomp: none can be changed
     new processes, exec     seccomp                          seccomp
-    other processes         PID namespace, seccomp           seccomp: no signals, no ptrace
+    other processes         PID namespace, seccomp           seccomp: no signals (nor F_SETOWN), no
+                                                             ptrace, priorities or affinities
     environment             empty                            empty
     privileges              user 65534, no new ones          user 65534 if you are root, else you;
                                                              no new ones
-    memory, CPU, wall time, file size, output, folder, threads, open files: `Limits`, in both
-    afterwards              the process tree is killed and the private folder removed, in both; the
+    private folder          a file system of its own in      bytes, blocks and entries counted 20
+                            memory, of a fixed size          times a second; nothing in it can be
+                            (bubblewrap 0.7 and later)       deleted, moved or hidden
+    memory, CPU, wall time, file size, output, threads, open files: `Limits`, in both
+    the verdict             comes from the judge's process, which gets plain values, in both
+    afterwards              the process group is killed and the private folder removed, in both; the
                             program also dies when the process that started it does
 
 Not covered:
     * The kernel is shared. A program that exploits it is out; against that use a virtual machine.
+    * Limits mode: a program can find out whether a path exists, its size and times (`stat`).
     * Limits mode without Landlock (Linux before 5.13): your files can be read. Without seccomp
-      (neither x86_64 nor aarch64): network, new processes and signals are not prevented.
-    * Limits mode not as root: Landlock has no say over a file's mode, times, attributes or
-      existence. A program can `stat`, `chmod` and `touch` what you own, not read or write it.
+      (neither x86_64 nor aarch64): network, new processes, signals, modes and times of your files,
+      and disk space taken by tricks are not prevented, in this mode.
     * What is in the system's folders and in this Python's can be read, secrets there included.
-    * The folder's size is looked at four times a second; a burst passes its limit for that long.
-    * As many programs run at once as there are cores; each keeps to its limits, not their sum.
-    * A program shares its process with the tests. Ordinary cheating is undone (`sandbox_runner`); a
-      program written against this very harness could forge a pass. It would harm no machine.
+    * Limits mode, and bubblewrap before 0.7: a burst passes the folder's limit for 50 ms.
+    * As many programs run at once as there are cores; each keeps to its limits, not their sum, and
+      its judge has the same limits once more.
+    * A program that knows the answers passes: MBPP's prompt shows its tests.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import secrets
 import select
 import shutil
 import signal
@@ -51,9 +55,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.sandbox_command import NOBODY, command, only_root, readable_paths, tasks
+from goldimask.eval.sandbox_command import NOBODY, command, only_root, readable_paths, sizes, tasks
+from goldimask.eval.sandbox_folder import overgrown, remove
+from goldimask.eval.sandboxed.wire import store
 
 Mode = Literal["auto", "bubblewrap", "limits"]
+STATUSES = ("pass", "fail", "timeout", "memory", "killed", "syntax error")
+GUARDS = ("landlock", "seccomp")
 
 
 @dataclass(frozen=True)
@@ -65,18 +73,19 @@ class Limits:
     memory: int = 1 << 30
     file: int = 8 << 20  # bytes, per file and for the output
     folder: int = 64 << 20  # bytes in the private folder
+    entries: int = 1000  # files and folders in it
     processes: int = 64  # tasks of the sandbox's user; seccomp allows threads only
 
 
 @dataclass(frozen=True)
 class Program:
-    """What to run. Tests run after the program, in a namespace that holds the program's names."""
+    """What to run, and the tests that call its names from another process."""
 
     source: str
     tests: str
-    prelude: str = ""  # runs before the program
+    prelude: str = ""  # runs before the program, and before the tests
     names: tuple[str, ...] = ()  # tested names, even if they shadow built-in functions
-    strict: bool = True  # undo tampering before the tests; false: one script, as released
+    module: str = "solution"  # its `__name__`
 
 
 @dataclass(frozen=True)
@@ -101,6 +110,7 @@ class Sandbox:
     limits: Limits
     landlock: bool = True
     seccomp: bool = True
+    sized: bool = False  # the folder is a file system of its own
 
     def describe(self) -> str:
         """Which protection is in force, in one sentence."""
@@ -110,7 +120,7 @@ class Sandbox:
         text = f"sandbox: {' + '.join([walls, *guards])}, {who}"
         gaps = []
         if not self.bubblewrap and not self.seccomp:
-            gaps += ["network", "new processes", "signals to your processes"]
+            gaps += ["network", "new processes", "signals to your processes", "changed modes"]
         if not self.bubblewrap and not self.landlock:
             gaps += ["reading your files"] + ([] if self.seccomp else ["writing your files"])
         return text + (f"; NOT prevented here: {', '.join(gaps)}" if gaps else "")
@@ -155,10 +165,10 @@ def open_sandbox(
     for wrapper in [found] * (found is not None and mode != "limits") + [None] * (
         mode != "bubblewrap"
     ):
-        box = Sandbox(wrapper, limits)
+        box = Sandbox(wrapper, limits, sized=sizes(wrapper))
         outcome, guards = _run(box, Program("x = 1", "assert x == 1"))
         if outcome.passed:
-            return replace(box, landlock=guards["landlock"], seccomp=guards["seccomp"])
+            return replace(box, **guards)
         reason = f"{outcome.status}: {outcome.detail} {outcome.output[-300:]}".strip()
     raise GoldimaskError(
         f"sandbox: no way to run programs safely works here ({reason}); "
@@ -167,65 +177,56 @@ def open_sandbox(
 
 
 def _run(box: Sandbox, program: Program) -> tuple[Outcome, dict[str, bool]]:
-    token = secrets.token_hex(16)
-    folder = tempfile.mkdtemp(prefix="goldimask-")
-    read, write = os.pipe()
+    """Every way in which a program can end is an outcome; nothing of it is left in any case."""
+    folder, handles = "", []
+    process: subprocess.Popen[bytes] | None = None
+    started = time.monotonic()
     try:
-        payload = _payload(box, program, folder, write, token)
+        folder = tempfile.mkdtemp(prefix="goldimask-")
         if os.geteuid() == 0:
             os.chown(folder, NOBODY, NOBODY)
-        with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
-            given.write(json.dumps(payload).encode())
-            given.seek(0)
-            started = time.monotonic()
-            try:
-                process = subprocess.Popen(
-                    command(box.bubblewrap, folder),
-                    stdin=given,
-                    stdout=output,
-                    stderr=output,
-                    cwd=folder,
-                    env={},
-                    pass_fds=(write,),
-                    start_new_session=True,
-                )
-            except OSError as error:
-                return Outcome("killed", f"could not start: {error}"), {}
-            os.close(write)
-            write = -1
-            lines, ended = _watch(box, process, read, output.fileno(), folder, started)
-            seconds = time.monotonic() - started
-            output.seek(0)
-            shown = output.read(4000).decode("utf-8", "replace")
-        outcome, guards = _outcome(lines, ended, process.returncode, token)
-        return replace(outcome, seconds=seconds, output=shown), guards
+        read, report = os.pipe()
+        handles += [read, report]
+        tests = {"tests": program.tests, "prelude": program.prelude, "names": program.names}
+        handles.append(store(tests))
+        handles.append(store(_job(box, program, folder, handles[2], report)))
+        handles.append(output := os.memfd_create("output"))
+        process = subprocess.Popen(
+            command(box.bubblewrap, folder, box.limits.folder if box.sized else 0),
+            stdin=handles[3],
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env={},
+            pass_fds=(report, handles[2]),
+            start_new_session=True,
+        )
+        os.close(report)
+        handles.remove(report)
+        lines, ended = _watch(box, process, read, output, folder, started)
+        _kill(process)
+        outcome, guards = _outcome(lines, ended, process.returncode)
+        shown = os.pread(output, 4000, 0).decode("utf-8", "replace")
+        return replace(outcome, seconds=time.monotonic() - started, output=shown), guards
+    except Exception as error:
+        return Outcome("killed", f"could not be run: {error}"[:300]), dict.fromkeys(GUARDS, False)
     finally:
-        os.close(read)
-        if write >= 0:
-            os.close(write)
-        _remove(folder)
+        if process is not None:
+            _kill(process)
+        for handle in handles:
+            os.close(handle)
+        if folder:
+            remove(folder)
 
 
-def _remove(folder: str) -> None:
-    """Under bubblewrap the killed program may write for a moment more; try until it is gone."""
-    for _ in range(100):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not os.path.exists(folder):
-            return
-        time.sleep(0.02)
-
-
-def _payload(
-    box: Sandbox, program: Program, folder: str, report: int, token: str
-) -> dict[str, Any]:
+def _job(box: Sandbox, program: Program, folder: str, tests: int, report: int) -> dict[str, Any]:
+    """What the first process in the sandbox is told. Of the tests it gets a handle, no more."""
     root = os.geteuid() == 0
     return {
         "program": program.source,
-        "tests": program.tests,
         "prelude": program.prelude,
-        "names": program.names,
-        "strict": program.strict,
-        "token": token,
+        "module": program.module,
+        "tests": tests,
         "report": report,
         "folder": folder,
         "drop": NOBODY if root else 0,
@@ -234,6 +235,7 @@ def _payload(
         "landlock": box.landlock,
         "seccomp": box.seccomp,
         "contained": box.bubblewrap is not None,
+        "sized": box.sized,
         "readable": readable_paths(),
     }
 
@@ -245,67 +247,52 @@ def _watch(
     output: int,
     folder: str,
     start: float,
-) -> tuple[list[bytes], str]:
-    """Read the report until the process ends or a limit is passed; then nothing of it is left."""
-    data, ended = b"", ""
-    while not ended:
-        left = start + box.limits.wall - time.monotonic()
+) -> tuple[list[str], str]:
+    """Read the report until it is complete, the process has ended or a limit is passed."""
+    data, limits = b"", box.limits
+    poll = select.poll()
+    poll.register(read, select.POLLIN)
+    while data.count(b"\n") < 2 and len(data) < 1 << 16:
+        left = start + limits.wall - time.monotonic()
         if left <= 0:
-            ended = "timeout"
-        elif select.select([read], [], [], min(left, 0.25))[0]:
+            return [], "timeout"
+        if poll.poll(1000 * min(left, 0.05)):
             chunk = os.read(read, 4096)
             data += chunk
-            if not chunk or len(data) > 1 << 16:
+            if not chunk:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(max(0.0, left))
                 break
-        if os.fstat(output).st_size >= box.limits.file:
-            ended = "output"
-        elif _size(folder) > box.limits.folder:
-            ended = "folder"
-    if not ended:  # the pipe is closed; a program may close it and live on
-        try:
-            process.wait(max(0.0, start + box.limits.wall - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            ended = "timeout"
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
-    process.wait()
-    if not ended and os.fstat(output).st_size >= box.limits.file:
-        ended = "output"
-    return data.split(b"\n"), ended
+        elif not box.sized and overgrown(folder, limits.folder, limits.entries):
+            return [], "folder"
+        elif os.fstat(output).st_size >= limits.file:
+            return [], "output"
+    if os.fstat(output).st_size >= limits.file:
+        return [], "output"
+    return data.decode("utf-8", "replace").split("\n"), ""
 
 
-def _size(folder: str) -> int:
-    total = 0
-    for root, _, files in os.walk(folder):
-        for name in files:
-            try:
-                total += os.lstat(os.path.join(root, name)).st_size
-            except OSError:
-                continue
-    return total
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """The whole group; no program can leave it."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
 
 
-def _outcome(
-    lines: list[bytes], ended: str, code: int, token: str
-) -> tuple[Outcome, dict[str, bool]]:
-    """The verdict: only a report with the token counts."""
-    reports = []
-    for line in lines:
-        try:
-            reports.append(json.loads(line))
-        except ValueError:
-            continue
-    guards = reports[0] if reports and isinstance(reports[0], dict) else {}
-    guards = {k: bool(guards.get(k)) for k in ("landlock", "seccomp")}
+def _outcome(lines: list[str], ended: str, code: int | None) -> tuple[Outcome, dict[str, bool]]:
+    """The verdict. The judge alone holds the report's pipe: guards first, then what it found."""
+    marks = lines[0].split(" ") if lines else []
+    guards = {name: i < len(marks) and marks[i] == "1" for i, name in enumerate(GUARDS)}
+    status, _, detail = (lines[1] if len(lines) > 1 else "").partition("\t")
+    code = code or 0
     code = 128 - code if code > 128 else code  # bubblewrap passes a signal on as a status
-    if ended == "timeout" or code == -signal.SIGXCPU:
+    if ended == "timeout" or (not status and code == -signal.SIGXCPU):
         return Outcome("timeout", "the deadline passed"), guards
     if ended:
         return Outcome("killed", f"the {ended} grew past its limit"), guards
-    for report in reports[1:]:
-        if isinstance(report, dict) and report.get("token") == token:
-            return Outcome(report["status"], report["detail"]), guards
-    if code < 0:
-        return Outcome("killed", f"by signal {signal.Signals(-code).name}"), guards
-    return Outcome("killed", f"left early with status {code}"), guards
+    if status in STATUSES:
+        return Outcome(status, detail), guards
+    return Outcome("killed", f"the judge ended without a verdict (status {code})"), guards

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,23 +18,41 @@ def readable_paths() -> list[str]:
     return [*SYSTEM, *sorted(p for p in {*prefixes, real} if p not in ("/", *SYSTEM))]
 
 
-def command(bubblewrap: str | None, folder: str) -> list[str]:
-    source = (Path(__file__).parent / "sandbox_runner.py").read_text("utf-8")
+def command(bubblewrap: str | None, folder: str, size: int) -> list[str]:
+    """Start `sandboxed`; a `size` above zero makes the folder a file system of that many bytes."""
+    inside = Path(__file__).parent / "sandboxed"
+    source = (
+        f"import sys; sys.path.insert(0, {str(inside.parent)!r}); "
+        "from sandboxed.start import main; del sys.path[0]; main()"
+    )
     python = [sys.executable, "-I", "-B", "-c", source]
     if bubblewrap is None:
         return python
+    private = ["--perms", "0777", "--size", str(size), "--tmpfs", folder]
     binds = ["--perms", "0755", "--tmpfs", "/tmp"]
-    for path, how in [*((p, "--ro-bind") for p in readable_paths()), (folder, "--bind")]:
+    for path in [*readable_paths(), str(inside), folder]:
         if os.path.exists(path):
             for parent in reversed(Path(path).parents[:-1]):  # bubblewrap makes them private
                 if not parent.is_relative_to("/usr") and str(parent) != "/tmp":
                     binds += ["--perms", "0755", "--dir", str(parent)]
-            binds += [how, path, path]
+            if path != folder:
+                binds += ["--ro-bind", path, path]
+            else:
+                binds += private if size else ["--bind", folder, folder]
     return [
         *(bubblewrap, *namespaces(), "--die-with-parent", "--new-session", "--clearenv"),
-        *binds,
-        *("--dev", "/dev", "--proc", "/proc", "--chdir", "/", "--", *python),
+        *(*binds, "--dev", "/dev"),
+        *(x for path in ("/dev", "/tmp", "/") for x in ("--remount-ro", path)),
+        *("--chdir", "/", "--", *python),
     ]
+
+
+def sizes(bubblewrap: str | None) -> bool:
+    """Can this bubblewrap make a file system of a given size? (It can since 0.7.)"""
+    if bubblewrap is None:
+        return False
+    told = subprocess.run([bubblewrap, "--help"], capture_output=True, text=True, timeout=10)
+    return "--size" in told.stdout + told.stderr
 
 
 def namespaces() -> list[str]:

@@ -23,11 +23,20 @@ from typing import Any
 from goldimask.data.rows import read_rows
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import judged
-from goldimask.eval.tasks import Item, Task, accepted, get_task, known_tasks
+from goldimask.eval.tasks import Item, Task, accepted, get_task, known_tasks, own_samples
 from goldimask.eval.testsets import Columns
 from goldimask.eval.trials import prompt_hash
-from goldimask.records import SAMPLES, Decoding, Outcome, read_lines, read_outcomes
-from goldimask.stats import TaskResult, aggregate, pooled, result_of
+from goldimask.records import (
+    MANIFEST,
+    SAMPLES,
+    Decoding,
+    Manifest,
+    Outcome,
+    answerer,
+    read_evaluation,
+    read_lines,
+)
+from goldimask.stats import TaskResult, aggregate, pooled, result_of, sampled_result
 
 TEXTS = ("generations", "generation", "output", "response", "completion", "text", "raw_generation")
 GOLDS = ("ground_truth", "gold", "target", "answer")
@@ -64,6 +73,9 @@ class Score:
         if any(o.of for o in self.outcomes):
             hits, cells = pooled(self.outcomes)
             row |= {"cells": int(cells), "cells_correct": int(hits), "solved": self.result.solved}
+        if (k := own_samples(self.result.task)) > 1:
+            found = sampled_result(self.outcomes, k)
+            row |= {"pass_at": {found.metric: found.accuracy}, "problems": found.n}
         trials = aggregate(self.outcomes)  # what the pooled figures mix
         return row | ({"trials": [t.to_json() for t in trials]} if len(trials) > 1 else {})
 
@@ -100,9 +112,19 @@ def read_stored(
     """All generations of all files."""
     found: list[Stored] = []
     known = Known(task, data)
+    owners: dict[str, tuple[str, Path]] = {}  # of our own answers; two models are never pooled
     for path in map(Path, files):
         own = own_outcomes(path)
         if own is not None:
+            owner, own = own
+            if owner is not None:
+                owners.setdefault(owner.weights, (owner.model, path))
+            if len(owners) > 1:
+                (a, one), (b, other) = owners.values()
+                raise GoldimaskError(
+                    f"'{one}' holds answers of {a} and '{other}' of {b}, which are other weights; "
+                    "score them apart"
+                )
             mine = [o for o in own if o.task == task.name]
             known.cover(max((o.index for o in mine), default=-1) + 1)
             for o in mine:
@@ -116,13 +138,17 @@ def read_stored(
     return found
 
 
-def own_outcomes(path: Path) -> list[Outcome] | None:
-    """Outcomes of an evaluation folder or of one of its files; None for anything else."""
+def own_outcomes(path: Path) -> tuple[Manifest | None, list[Outcome]] | None:
+    """Whose and which outcomes an evaluation folder or one of its files holds, if it is one.
+
+    A file that was taken out of its folder is nobody's.
+    """
     if path.is_dir():
-        if not any(path.glob(SAMPLES)):
-            raise GoldimaskError(f"{path}: a folder without {SAMPLES}")
-        return list(read_outcomes(path).values())
-    return read_lines(path, Outcome)[0] if path.match(SAMPLES) and path.is_file() else None
+        return read_evaluation(path)
+    if not (path.match(SAMPLES) and path.is_file()):
+        return None
+    own = answerer(path.parent) if (path.parent / MANIFEST).is_file() else None
+    return own, read_lines(path, Outcome)[0]
 
 
 def stored_of(row: Columns, index: int, where: str, task: Task, known: Known) -> list[Stored]:
@@ -161,7 +187,8 @@ def outcome_of(task: Task, item: Item, index: int, copy: int, text: str) -> Outc
 
 def texts_of(row: Columns, where: str) -> list[str]:
     if "resps" in row:  # lm-eval: one list per request
-        flat = [x for part in row["resps"] for x in (part if isinstance(part, list) else [part])]
+        parts = row["resps"] if isinstance(row["resps"], list) else [row["resps"]]
+        flat = [x for part in parts for x in (part if isinstance(part, list) else [part])]
         return [str(x) for x in flat]
     for key in TEXTS:
         value = row.get(key)

@@ -33,6 +33,7 @@ from typing import Any
 
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import write_text
+from goldimask.stats import finite
 
 LIMIT = 500_000  # bytes of one page
 # section kind -> the module that draws it: "table" is drawn by `drawTable` of table.mjs
@@ -135,7 +136,7 @@ def digest(text: str) -> str:
 
 def embed(value: Any) -> str:
     """JSON that is inert inside an HTML script element and can always be encoded."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return _UNSAFE.sub(lambda m: _ESCAPES.get(m[0], f"\\u{ord(m[0]):04x}"), text)
 
 

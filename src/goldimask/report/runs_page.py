@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,12 +21,23 @@ POINTS = 400  # of one line on a page
 
 
 def write_files(report: Report, folder: Path) -> list[Path]:
-    """Each figure as PDF and PNG, each table as CSV and LaTeX."""
-    drawn = (*report.training, *report.figures)
-    files = [path for figure in drawn for path in figures.write(figure, folder)]
-    return files + [
-        path for table in report.tables for path in tables.write(table, folder, ("csv", "latex"))
-    ]
+    """Each figure as PDF and PNG, each table as CSV and LaTeX; no two write the same file."""
+    taken: Counter[str] = Counter()
+    files: list[Path] = []
+    for figure in (*report.training, *report.figures):
+        files += figures.write(replace(figure, name=free_name(figure.name, taken)), folder)
+    taken.clear()
+    for table in report.tables:
+        name = free_name(table.name, taken)
+        files += tables.write(replace(table, name=name), folder, ("csv", "latex"))
+    return files
+
+
+def free_name(name: str, taken: Counter[str]) -> str:
+    """The name, or `name-2` where another one makes the same file name."""
+    stem = tables.file_name(name).lower()
+    taken[stem] += 1
+    return name if taken[stem] == 1 else free_name(f"{name}-{taken[stem]}", taken)
 
 
 def write_html(report: Report, path: Path, files: Sequence[Path] = ()) -> Path:

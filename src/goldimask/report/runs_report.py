@@ -11,17 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goldimask.figures import Chart, Figure, Line, steps_figure
+from goldimask.eval.published import beside
+from goldimask.eval.published import sources as published_sources
+from goldimask.eval.tasks import own_samples
+from goldimask.figures import Chart, Figure, Line
 from goldimask.report.comparison import (
     Choices,
     Comparison,
     compare_sources,
-    threshold_points,
-    threshold_tables,
+    pair_tables,
+    result_tables,
 )
-from goldimask.report.sources import Source
+from goldimask.report.json_tables import flat, tables_of
+from goldimask.report.sources import Source, listed
+from goldimask.report.threshold_tables import threshold_figures, threshold_points, threshold_tables
+from goldimask.report.training_time import training_time
 from goldimask.stats import aggregate
-from goldimask.tables import Table, flat, tables_of
+from goldimask.tables import Table
 
 CURVES = {
     "loss": "training loss",
@@ -64,11 +70,16 @@ def make_report(
     found = compare_sources(sources, choices)
     points = threshold_points(sources, choices)
     tables = [*overview(sources), *recipe_table(sources)]
-    tables += [table for comparison in found for table in comparison.tables()]
-    tables += [*evaluation_table(sources), *threshold_tables(points), *cost_table(sources)]
-    figures = []
-    if points:
-        figures.append(steps_figure(points, families={s.name: s.method for s in sources if s.run}))
+    tables += [*result_tables(found), *pair_tables(found)]
+    tables += [
+        *evaluation_table(sources),
+        *published_table(sources),
+        *threshold_tables(points),
+        *cost_table(sources),
+    ]
+    timed = training_time([s.run for s in sources if s.run])
+    tables += [timed] if timed.rows else []
+    figures = threshold_figures(points, sources)
     for name, value in studies.items():
         figures += eligibility_figures(name, value)
         tables += tables_of(name, name, value)
@@ -92,16 +103,26 @@ def make_report(
 def overview(sources: Sequence[Source]) -> Iterator[Table]:
     """One row per training."""
     keys = ("steps", "examples", "eval_loss_first", "eval_loss_best", "eval_loss_last")
-    rows = tuple((s.label, s.method, s.run.seed, *map(s.facts.get, keys)) for s in sources if s.run)
+    rows = tuple(
+        (s.label, s.method, s.run.seed, *(with_error(s.facts, k) for k in keys))
+        for s in sources
+        if s.run
+    )
     columns = ("run", "method", "seed", "steps", "examples", "held-out first", "best", "last")
     if rows:
         yield Table("runs", "Runs", columns, rows, left=2)
 
 
+def with_error(facts: Mapping[str, Any], key: str) -> Any:
+    """A fact, with its standard error where it has one."""
+    error = facts.get(f"{key}_se")
+    return facts.get(key) if error is None else f"{facts[key]:.4g} ± {error:.2g}"
+
+
 def recipe_table(sources: Sequence[Source]) -> Iterator[Table]:
     """Keys in which the recipes differ."""
     trained = [s for s in sources if s.run]
-    recipes = [flat(expanded(s.run.recipe)) for s in trained if s.run]
+    recipes = [flat(listed(s.run.recipe)) for s in trained if s.run]
     if len(recipes) < 2:
         return
     keys = list(dict.fromkeys(k for r in recipes for k in r))
@@ -112,35 +133,54 @@ def recipe_table(sources: Sequence[Source]) -> Iterator[Table]:
     yield Table("recipes", "Recipe differences", columns, changed, len(columns), note)
 
 
-def expanded(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists as text, so that they compare and print like other values."""
-    return {
-        k: expanded(v) if isinstance(v, Mapping) else str(v) if isinstance(v, list | tuple) else v
-        for k, v in recipe.items()
-    }
-
-
 def evaluation_table(sources: Sequence[Source]) -> Iterator[Table]:
     """Every task, length, sampling seed and way of decoding; a column says what differs."""
-    found = [(s, x) for s in sources for x in aggregate(s.outcomes)]
+    found = [(s, x) for s in sources for x in aggregate(s.outcomes, samples=own_samples)]
     ways, seeds = {x.decoding for _, x in found}, {x.seed for _, x in found}
     rows = tuple(
         (
             *(s.label, x.task, *([x.decoding.label] if len(ways) > 1 else []), x.length),
             *([x.seed] if len(seeds) > 1 else []),
             *(x.n, percent(x.accuracy), f"{percent(x.low)}–{percent(x.high)}", percent(x.solved)),
-            *(x.unparsable, round(x.steps, 2)),
+            *(x.metric, x.unparsable, round(x.steps, 2), round(x.seconds, 3)),
         )
         for s, x in found
     )
     columns = (
         *("run", "task", *(["decoding"] if len(ways) > 1 else []), "length"),
         *(["seed"] if len(seeds) > 1 else []),
-        *("n", "accuracy %", "95 %", "solved %", "unparsable", "mean steps"),
+        *("n", "accuracy %", "95 %", "solved %"),
+        *("metric", "unparsable", "mean steps", "seconds"),
     )
     if rows:
         note = "" if len(ways) > 1 else found[0][1].decoding.label
         yield Table("evaluation", "Evaluation", columns, rows, 3 if len(ways) > 1 else 2, note)
+
+
+def published_table(sources: Sequence[Source]) -> Iterator[Table]:
+    """Published scores of the untuned models beside the measured ones."""
+    rows = []
+    for s in (s for s in sources if s.run is None):
+        for b in beside(s.backbone, aggregate(s.outcomes, samples=own_samples)):
+            measured = f"{percent(b.measured)} ({percent(b.low)}–{percent(b.high)})"
+            where = "inside" if b.inside else "outside"
+            what = "; ".join(b.differs) or "nothing"
+            cells = (b.row.task, b.length, b.row.source, b.row.score, measured, where, what)
+            rows.append((s.label, *cells))
+    used = dict.fromkeys(row[3] for row in rows)
+    note = ". ".join(f"{x}: {published_sources()[x]}" for x in used)
+    columns = (
+        "model",
+        "task",
+        "length",
+        "source",
+        "published %",
+        "measured % (95 %)",
+        "",
+        "differs",
+    )
+    if rows:
+        yield Table("published", "Published scores beside ours", columns, tuple(rows), 2, note)
 
 
 def percent(x: float) -> float:

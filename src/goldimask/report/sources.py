@@ -1,17 +1,19 @@
 """What a report is made of, as named on the command line.
 
     RUN         a folder of `goldimask train` or `goldimask eval`
-    NAME=RUN    the same under a name; a name given again is another seed of it
+    NAME=RUN    the same with a label of its own in tables
     STUDY       a folder of `goldimask study`, one that holds such folders, or any JSON file
 
+What a run is, its method, seed, backbone and corpus, is read from its recipe and never from its
+name: runs of one method are its seeds; those whose method differs in a key are told apart by it.
 An evaluation inside a run is refused when the run's weights are no longer those that answered.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -33,20 +35,64 @@ from goldimask.records import (
     read_manifest,
     unfinished,
 )
+from goldimask.report.json_tables import flat
 
 
 @dataclass(frozen=True)
 class Source:
     """A run, or an evaluation of a model that was not trained here."""
 
-    name: str  # sources of one name are seeds of it
-    label: str  # its own, in tables
+    name: str  # of its row in tables: the label it was given, else its method
+    label: str  # its own, in tables of runs
     folder: Path
     run: Run | None = None
 
     @property
     def method(self) -> str:
         return self.run.method if self.run else "–"
+
+    @property
+    def variant(self) -> dict[str, Any]:
+        """The method's section of the recipe, flat."""
+        found = self.run.recipe.get("method") if self.run else None
+        return flat(listed(found)) if isinstance(found, Mapping) else {}
+
+    @property
+    def seed(self) -> int | None:
+        return self.run.seed if self.run else None
+
+    @property
+    def backbone(self) -> str:
+        """What was trained, or what was evaluated as it is."""
+        if self.run is None:
+            return self.evaluation[0].model if self.evaluation[0] else ""
+        found = self.run.recipe.get("backbone")
+        name = found.get("name") if isinstance(found, Mapping) else found
+        return str(name or (self.run.manifest.model if self.run.manifest else ""))
+
+    @property
+    def corpus(self) -> str:
+        """What it was trained on; nothing for an untuned model."""
+        found = self.run.recipe.get("data") if self.run else None
+        if not isinstance(found, Mapping):
+            return ""
+        named = [Path(str(found[k])).name for k in ("corpus", "path") if found.get(k)]
+        return " ".join(named) or (
+            "" if not found.get("mixture") else str(listed(found)["mixture"])
+        )
+
+    @property
+    def panel(self) -> str:
+        """Backbone and corpus: what runs must share to be compared."""
+        return " / ".join(filter(None, (self.backbone, self.corpus)))
+
+    @property
+    def draw(self) -> str:
+        """What tells runs of one row apart: the seed, or the weights of a foreign model."""
+        if self.run:
+            return f"seed {self.seed}"
+        manifest = self.evaluation[0]
+        return f"weights {manifest.weights}" if manifest else ""
 
     @property
     def baseline(self) -> bool:
@@ -121,23 +167,43 @@ def named(word: str) -> tuple[str, Path]:
 
 
 def told_apart(given: Sequence[tuple[str, Path]]) -> list[Source]:
-    """Sources whose labels differ: folders of one name by path, runs of one name by seed."""
+    """Sources whose labels differ: folders of one name by path, runs of one name by folder."""
     folders = Counter(path.resolve().name for name, path in given if not name)
-    names = [
-        name or (path.resolve().name if folders[path.resolve().name] == 1 else str(path))
-        for name, path in given
-    ]
-    seeds = Counter(names)
     sources = []
-    for name, (_, path) in zip(names, given, strict=True):
+    for name, path in given:
         run = open_run(path) if (path / RECIPE).is_file() else None
-        label = name if seeds[name] == 1 else f"{name} ({path.resolve().name})"
-        sources.append(Source(name, label, path, run))
-    labels = Counter(s.label for s in sources)
-    return [
-        s if labels[s.label] == 1 else Source(s.name, f"{s.name} ({s.folder})", s.folder, s.run)
+        own = path.resolve().name if folders[path.resolve().name] == 1 else str(path)
+        sources.append(Source(name or (run.method if run else own), name or own, path, run))
+    names = Counter(s.label for s in sources)
+    sources = [
+        s if names[s.label] == 1 else replace(s, label=f"{s.label} ({s.folder.resolve().name})")
         for s in sources
     ]
+    labels = Counter(s.label for s in sources)
+    sources = [
+        s if labels[s.label] == 1 else replace(s, label=f"{s.name} ({s.folder})") for s in sources
+    ]
+    return [
+        s if name else variant_named(s, sources)
+        for s, (name, _) in zip(sources, given, strict=True)
+    ]
+
+
+def variant_named(source: Source, sources: Sequence[Source]) -> Source:
+    """`goldimask-d weigh.cap=5`, where other runs of the method have another value of that key."""
+    others = [s.variant for s in sources if s.run and s.method == source.method]
+    keys = dict.fromkeys(k for v in others for k in v)
+    apart = [k for k in keys if any(v.get(k) != source.variant.get(k) for v in others)]
+    words = [f"{k}={source.variant.get(k, '–')}" for k in apart] if source.run else []
+    return replace(source, name=" ".join([source.name, *words]))
+
+
+def listed(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as text, so that they compare and print like other values."""
+    return {
+        k: listed(v) if isinstance(v, Mapping) else str(v) if isinstance(v, list | tuple) else v
+        for k, v in recipe.items()
+    }
 
 
 def read_studies(folder: Path) -> dict[str, Any]:

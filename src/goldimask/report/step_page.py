@@ -196,6 +196,7 @@ def objective_part(
         "b": priority.b,
         "support": support.kind,
         "s0": support.s0,
+        "tables": [None if t is None else [t.x, t.y] for t in (priority.table, support.table)],
         "value": paths["own"][-1],
         "paths": paths,
     }

@@ -15,4 +15,4 @@ def warmup(selectors: Sequence[str] = SELECTOR_NAMES) -> None:
     rng = np.random.default_rng(0)
     attention = rng.random((2, 40, 40), dtype=np.float32) / 40
     for selector in selectors:
-        select_reveal(attention, rng.random((2, 40)), 10, selector, rng=rng, engine="numba")
+        select_reveal(attention, rng.random((2, 40)), 10, selector, rng=rng, engine="host")

@@ -14,12 +14,14 @@ from goldimask.errors import GoldimaskError, nearest
 from goldimask.objective import Support
 from goldimask.select import oracle
 from goldimask.select.base import Selection
+from goldimask.select.dense import DENSE, run_dense
 from goldimask.select.draws import draw_seed
+from goldimask.tabulated import read_table
 
 SELECTOR_NAMES = ("greedy", "randomized", "twin", "practical", "static", "random")
 DRAWING = ("randomized", "practical", "random")
-Engine = Literal["auto", "numba", "torch", "oracle"]
-ENGINES = ("auto", "numba", "torch", "oracle")
+Engine = Literal["auto", "host", "device", "oracle"]
+ENGINES = ("auto", "host", "device", "oracle")
 Rng = np.random.Generator
 Array = ArrayLike | Tensor
 One = np.ndarray[tuple[int, int], Any] | Sequence[Sequence[float]]
@@ -65,7 +67,7 @@ def select_reveal(
     active: Array | None = None,
     engine: Engine = "auto",
     threads: int | None = None,
-    swap: oracle.Swap = "decoupled",
+    swap: oracle.Swap = "pair",
     swaps: int | None = None,
 ) -> Selection | list[Selection]:
     """Choose which candidates to reveal: maximise F(R) under a budget.
@@ -82,8 +84,9 @@ def select_reveal(
         rng: for selectors that draw: one generator (a batch takes one number per example from it,
             in order) or one per example.
         active: [N] or [B, N] bool, false at padding; or lengths [B]. Padding is never looked at.
-        engine: `auto` takes `torch` for tensors on an accelerator and `numba` otherwise; `oracle`
-            is the plain float64 definition.
+        engine: `host` is the lazy numba engine; `device` is dense float64 where the tensor is, for
+            greedy and randomized; `auto` takes it for those on an accelerator and `host` otherwise;
+            `oracle` is the plain float64 definition.
         threads: examples of a batch selected at a time; default: torch's number of threads.
         swap, swaps: the local search of practical and its largest number of swaps.
 
@@ -101,11 +104,13 @@ def select_reveal(
     seeds = make_seeds(rng, len(mask), selector)
     if engine == "auto":
         accelerated = isinstance(a, Tensor) and a.device.type != "cpu"
-        engine = "torch" if accelerated else "numba"
-    if engine == "torch":
+        engine = "device" if accelerated and selector in DENSE else "host"
+    if engine == "device":
+        if selector not in DENSE:
+            raise GoldimaskError(f"engine: 'device' has {' and '.join(DENSE)}, not '{selector}'")
         tensor = a if isinstance(a, Tensor) else torch.from_numpy(a)
         check_tensor(tensor, mask, single)
-        found = on_device(tensor, lam, budgets, mask, seeds, selector, phi, swap, swaps)
+        found = on_device(tensor, lam, budgets, mask, seeds, selector, phi)
     else:
         host = a.cpu().contiguous().numpy() if isinstance(a, Tensor) else a
         check_attention(host, mask, single)
@@ -117,17 +122,15 @@ def select_reveal(
 
 def on_device(
     a: Tensor, lam: NDArray, budgets: NDArray, mask: NDArray, seeds: list[int], selector: str,
-    phi: Support, swap: oracle.Swap, swaps: int | None,
+    phi: Support,
 ) -> list[Selection]:  # fmt: skip
-    """The batched engine, with the candidates of each example brought to the front."""
-    from goldimask.select.batched import run_batch
-
+    """The dense engine, with the candidates of each example brought to the front."""
     places = np.argsort(~mask, axis=1, kind="stable")
     if (places != np.arange(mask.shape[1])).any():
         index = torch.from_numpy(places).to(a.device)
         a = a.gather(1, index[:, :, None].expand_as(a)).gather(2, index[:, None].expand_as(a))
         lam, mask = np.take_along_axis(lam, places, 1), np.take_along_axis(mask, places, 1)
-    found = run_batch(a, lam, budgets, mask, seeds, selector, phi, swap, swaps)
+    found = run_dense(a, lam, budgets, mask, seeds, selector, phi)
     return [
         Selection(rows[s.order], s.gains, s.value, s.evaluations)
         for rows, s in zip(places, found, strict=True)
@@ -170,9 +173,11 @@ def known(name: str, names: Sequence[str], argument: str) -> None:
 
 
 def read_support(spec: Mapping[str, Any] | Support | None, where: str) -> Support:
-    """`{kind: saturating, s0: 0.05}` or `{kind: linear}`."""
+    """`{kind: saturating, s0: 0.05}`, `{kind: linear}` or `{kind: table, file: phi.json}`."""
     if spec is None or isinstance(spec, Support):
         return spec or Support()
+    if spec.get("kind") == "table":
+        return Support("table", table=read_table(spec, "support", where))
     for key in spec:
         if key not in ("kind", "s0"):
             hint = nearest(key, ("kind", "s0"))

@@ -31,7 +31,6 @@ from goldimask.select.kernels import (
 )
 from goldimask.select.lazy import follow, marginals64, run_greedy, run_twin, sweep
 from goldimask.select.linear import linear_problem
-from goldimask.select.pairs import best_pair
 from goldimask.select.sampled import Brackets, measure_all, new_brackets, run_sampled
 from goldimask.select.swaps import run_swaps
 
@@ -57,7 +56,7 @@ class Rules:
 
     selector: str
     support: Support
-    swap: oracle.Swap = "decoupled"
+    swap: oracle.Swap = "pair"
     swaps: int | None = None
 
 
@@ -84,7 +83,7 @@ def select(task: Task, rules: Rules) -> Selection:
     n = len(task.rows)
     if n == 0 or task.budget == 0:
         return Selection(np.zeros(0, np.int64), np.zeros(0), 0.0)
-    if rules.support.kind == "linear" or rules.selector == "random":
+    if rules.support.kind != "saturating" or rules.selector == "random":
         p = linear_problem(square(task), task.priority, rules.support)
         return oracle.solve(p, rules.selector, task.budget, task.seed, rules.swap, rules.swaps)
     return maximise(task, rules, lay_out(task))
@@ -164,14 +163,11 @@ def _practical(s: State, task: Task, rules: Rules, received: Float32) -> Selecti
     tie = _tie(s, received)
     count, evaluations = run_greedy(s, budget, tie, tie, eta, order, gains)
     order, cap = order[:count], n if rules.swaps is None else rules.swaps
-    if rules.swap == "decoupled":
-        swaps = run_swaps(s, order, count, cap, tie, eta)
-    else:
-        p = oracle.problem(square(task), s.lam[:n], rules.support)
-        moved, swaps = oracle.swap_all(p, order, best_pair, cap)
-        order = np.array(moved, dtype=np.int64)
+    swaps, pairs = run_swaps(
+        s, task.attention, task.rows, order, count, cap, rules.swap == "pair", tie, eta
+    )
     gains = _increments(s, order) if swaps else gains[:count]
-    z = Selection(order, gains, value64(s), evaluations + (swaps + 1) * n)
+    z = Selection(order, gains, value64(s), evaluations + (swaps + 1) * n + pairs)
     guide = np.zeros(n, dtype=np.bool_)
     guide[z.order] = True
     y = _sampled(fresh, new_brackets(fresh, task.attention, task.rows), task, tie, guide, True)

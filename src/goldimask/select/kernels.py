@@ -39,7 +39,7 @@ def _stamp() -> str:
     Numba looks only at the file a kernel stands in, not at those of the kernels it calls.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for name in ("kernels.py", "lazy.py", "sampled.py", "swaps.py", "draws.py"):
+    for name in ("kernels.py", "lazy.py", "sampled.py", "pairs.py", "swaps.py", "draws.py"):
         digest.update((Path(__file__).parent / name).read_bytes())
     return digest.hexdigest()
 

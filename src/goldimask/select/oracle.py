@@ -249,7 +249,7 @@ def increments(p: Problem, order: list[int]) -> list[float]:
 
 
 def run_practical(
-    p: Problem, budget: int, seed: int, swap: Swap = "decoupled", swaps: int | None = None
+    p: Problem, budget: int, seed: int, swap: Swap = "pair", swaps: int | None = None
 ) -> Selection:
     """P."""
     find = swap_decoupled if swap == "decoupled" else swap_pair
@@ -290,7 +290,7 @@ def solve(
     selector: str,
     budget: int,
     seed: int = 0,
-    swap: Swap = "decoupled",
+    swap: Swap = "pair",
     swaps: int | None = None,
 ) -> Selection:
     """Any maximiser or control by name; `seed` is the number it took from its generator."""

@@ -11,93 +11,156 @@ Why attention is not renormalised: D10, docs/decisions.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from goldimask.keys import Keys, Stream
-from goldimask.objective import Priority, Support, priority_curve
+from goldimask.objective import Priority, PrioritySpec, Support, priority_curve
+from goldimask.processes import send
 from goldimask.select import oracle
-from goldimask.select.api import DRAWING, read_support
+from goldimask.select.api import DRAWING, check_tensor, read_support
 from goldimask.select.base import SELECTORS, Select, Selection
+from goldimask.select.dense import DENSE, run_dense
 from goldimask.select.draws import draw_seed
+from goldimask.select.race import Race
 from goldimask.types import Batch, Corruption, Reveal, Signal, Signals
 
 PAPER = "p(1-p)^3"
 SATURATING: dict[str, Any] = {"kind": "saturating", "s0": 0.05}
 BOTH = frozenset({Signal.LOGP, Signal.ATTENTION})
+Engine = Literal["auto", "host", "device"]
+HostOnly = Literal["auto", "host"]  # maximisers that the device engine does not have
 
 
 @dataclass(frozen=True)
 class SubmodularSelect:
-    """Maximise the reveal objective of each example."""
+    """Maximise the reveal objective of each example.
+
+    `engine`: on the `host` by numba, from an N x N cut that the device makes and copies; on the
+    `device`, densely; `auto` races them on an accelerator (`race.py`) and is the host elsewhere.
+    """
 
     maximiser: str
     priority: Priority
     support: Support
-    swap: oracle.Swap = "decoupled"
+    swap: oracle.Swap = "pair"
     swaps: int | None = None
+    engine: Engine = "auto"
     needs: frozenset[Signal] = BOTH
+    race: Race = field(default_factory=Race, compare=False, repr=False)
 
     def __call__(self, c: Corruption, s: Signals, batch: Batch, keys: Keys) -> Reveal:
+        found = self.begin(c, s, batch, keys)()
+        return replace(found, mask=send(found.mask, c.candidates.device))
+
+    def runs(self, device: torch.device) -> Engine:
+        """The engine of the next batch; `auto` while the race is on."""
+        if self.engine != "auto":
+            return self.engine
+        if device.type == "cpu" or self.maximiser not in DENSE:
+            return "host"
+        return self.race.winner or "auto"
+
+    def begin(
+        self, c: Corruption, s: Signals, batch: Batch, keys: Keys, spare: float = 0.0
+    ) -> Callable[[], Reveal]:
+        """Ask the device for what is needed; the call that is returned does the rest, and on the
+        host it may do so in another thread. Its mask stays on the host.
+
+        `spare` are the seconds that the loop has other work for meanwhile.
+        """
         assert s.logp is not None and s.attention is not None
-        budgets, candidates = wanted(c), c.candidates.cpu().numpy()
-        p = np.exp(np.minimum(s.logp.double().cpu().numpy(), 0.0))
-        rows = [np.flatnonzero(row) for row in candidates]
-        asked = np.flatnonzero(budgets)
-        ids = batch.example_id.tolist()
+        engine, threads = self.runs(s.attention.device), torch.get_num_threads()
+        budgets, rows = wanted(c), [np.flatnonzero(row) for row in c.on_host()[0]]
+        asked, ids = np.flatnonzero(budgets), batch.on_host()[1]
         draws = self.maximiser in DRAWING
         seeds = [draw_seed(keys.rng(ids[b], Stream.SELECT)) if draws else 0 for b in asked]
-        lams = [self.priority(p[b, rows[b]]) for b in asked]
-        found = self.select(s, asked, rows, lams, budgets, seeds)
-        order, gains, values = empty(batch.size)
-        for b, one in zip(asked, found, strict=True):
-            order[b], gains[b] = rows[b][one.order].tolist(), one.gains.tolist()
-            values[b] = one.value
-        return Reveal(scatter(c.candidates, order), order, gains, values)
+        logp, square, columns = s.logp, s.attention, rows
+        cut = square.device.type != "cpu" or engine != "host"
+        if cut:  # what the candidates know of each other, made where the attention is
+            assert s.rows is not None
+            places, columns = s.rows.clamp_min(0), [np.arange(len(r)) for r in rows]
+            logp = logp.gather(1, places)
+            square = square.float().gather(2, places[:, None].expand(-1, places.shape[1], -1))
+        both = [logp[:, None]] if not cut or engine == "device" else [logp[:, None], square]
+        sent = fetch(torch.cat(both, 1))  # one copy, one wait
 
-    def select(self, s, asked, rows, lams, budgets, seeds) -> list[Selection]:
-        """Accelerator tensors stay there; anything else is fetched once and goes to numba."""
-        if s.attention.device.type != "cpu":
-            return select_on_device(self, s, asked, rows, lams, budgets, seeds)
+        def solve() -> Reveal:
+            got = sent()
+            p = np.exp(np.minimum(got[:, 0].double().numpy(), 0.0))
+            lams = [self.priority(p[b, columns[b]]) for b in asked]
+
+            def host() -> list[Selection]:
+                a = got[:, 1:] if cut else square
+                return self.on_host(a, asked, columns, lams, budgets, seeds, threads)
+
+            def device() -> list[Selection]:
+                return self.on_device(square, asked, lams, budgets, seeds)
+
+            found: list[Selection] = []
+            if len(asked) and engine == "auto":
+                found = self.race(host, device, square.device, spare)
+            elif len(asked):
+                found = host() if engine == "host" else device()
+            return told(found, asked, rows, tuple(c.candidates.shape))
+
+        return solve
+
+    def on_host(self, attention, asked, rows, lams, budgets, seeds, threads) -> list[Selection]:
+        """numba; `rows` are the columns of the candidates."""
         from goldimask.select.engine import Rules, Task, run  # numba is imported on first use
 
-        attention = s.attention.float().contiguous().numpy()
+        a = attention.float().contiguous().numpy()
         tasks = [
-            Task(attention[b], rows[b], lam, int(budgets[b]), seed)
+            Task(a[b], rows[b], lam, int(budgets[b]), seed)
             for b, lam, seed in zip(asked, lams, seeds, strict=True)
         ]
-        rules = Rules(self.maximiser, self.support, self.swap, self.swaps)
-        return run(tasks, rules, torch.get_num_threads())
+        return run(tasks, Rules(self.maximiser, self.support, self.swap, self.swaps), threads)
+
+    def on_device(self, square, asked, lams, budgets, seeds) -> list[Selection]:
+        """The whole batch at once, where the attention is."""
+        width = max(len(lam) for lam in lams)
+        lam, active = np.zeros((len(asked), width)), np.zeros((len(asked), width), dtype=bool)
+        for k, one in enumerate(lams):
+            lam[k, : len(one)], active[k, : len(one)] = one, True
+        few = square[torch.from_numpy(asked).to(square.device), :width, :width]
+        check_tensor(few, active, False)
+        return run_dense(few, lam, budgets[asked], active, seeds, self.maximiser, self.support)
 
 
-def select_on_device(
-    select: SubmodularSelect, s: Signals, asked: np.ndarray, rows: list, lams: list,
-    budgets: np.ndarray, seeds: list[int],
-) -> list[Selection]:  # fmt: skip
-    """Cut the candidates out on the device and select there, the whole batch at once."""
-    from goldimask.select.batched import run_batch
+def fetch(x: Tensor) -> Callable[[], Tensor]:
+    """Start a copy to the host; the call waits for it, and for nothing that was asked later."""
+    if x.device.type == "cpu":
+        return lambda: x
+    try:
+        copy = torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
+        done = torch.Event(device=x.device)
+        done.record()
+    except (RuntimeError, NotImplementedError):  # a device without pinned memory or events
+        plain = x.cpu()
+        return lambda: plain
 
-    if not len(asked):
-        return []
-    width = max(len(rows[b]) for b in asked)
-    mask = np.zeros((len(asked), width), dtype=bool)
-    index, lam = np.zeros(mask.shape, dtype=np.int64), np.zeros(mask.shape)
-    for k, b in enumerate(asked):
-        n = len(rows[b])
-        mask[k, :n], index[k, :n], lam[k, :n] = True, rows[b], lams[k]
-    attention = s.attention
-    assert attention is not None
-    columns = torch.from_numpy(index).to(attention.device)[:, None].expand(-1, width, -1)
-    square = attention[torch.from_numpy(asked).to(attention.device), :width].gather(2, columns)
-    return run_batch(
-        square.float(), lam, budgets[asked], mask, seeds, select.maximiser, select.support,
-        select.swap, select.swaps,
-    )  # fmt: skip
+    def wait() -> Tensor:
+        done.synchronize()
+        return copy
+
+    return wait
+
+
+def told(found: list[Selection], asked: np.ndarray, rows: list, shape: tuple) -> Reveal:
+    order: list[list[int]] = [[] for _ in rows]
+    gains: list[list[float]] = [[] for _ in rows]
+    values = [0.0] * len(rows)
+    for b, one in zip(asked, found, strict=True):
+        order[b], gains[b] = rows[b][one.order].tolist(), one.gains.tolist()
+        values[b] = one.value
+    mask = scatter(shape, order)
+    return Reveal(torch.from_numpy(mask), order, gains, values, mask)
 
 
 @dataclass(frozen=True)
@@ -107,36 +170,34 @@ class RandomSelect:
     needs: frozenset[Signal] = frozenset()
 
     def __call__(self, c: Corruption, s: Signals, batch: Batch, keys: Keys) -> Reveal:
-        candidates, budgets = c.candidates.cpu().numpy(), wanted(c)
+        candidates, budgets = c.on_host()[0], wanted(c)
         order: list[list[int]] = [[] for _ in range(batch.size)]
-        for b, example_id in enumerate(batch.example_id.tolist()):
+        for b, example_id in enumerate(batch.on_host()[1]):
             if budgets[b]:
                 rows = np.flatnonzero(candidates[b])
                 seed = draw_seed(keys.rng(example_id, Stream.SELECT))
                 order[b] = rows[oracle.ranking_random(len(rows), seed)[: budgets[b]]].tolist()
-        return Reveal(scatter(c.candidates, order), order)
+        mask = scatter(candidates.shape, order)
+        return Reveal(send(mask, c.candidates.device), order, host=mask)
 
 
 def wanted(c: Corruption) -> np.ndarray:
     """The budget of each example, 0 where K = 0. [B] int64"""
-    return torch.where(c.keep > 0, c.budget(), 0).cpu().numpy()
+    candidates, keep = c.on_host()
+    return np.where(keep > 0, np.maximum(candidates.sum(1) - keep, 0), 0)
 
 
-def empty(size: int) -> tuple[list[list[int]], list[list[float]], list[float]]:
-    return [[] for _ in range(size)], [[] for _ in range(size)], [0.0] * size
-
-
-def scatter(candidates: Tensor, order: list[list[int]]) -> Tensor:
-    """Positions per example -> mask like `candidates`."""
-    mask = np.zeros(tuple(candidates.shape), dtype=bool)
+def scatter(shape: tuple[int, ...], order: list[list[int]]) -> np.ndarray:
+    """Positions per example -> mask."""
+    mask = np.zeros(shape, dtype=bool)
     for b, positions in enumerate(order):
         mask[b, positions] = True
-    return torch.from_numpy(mask).to(candidates.device)
+    return mask
 
 
 def build(
     maximiser: str,
-    priority: str | list[float],
+    priority: PrioritySpec,
     support: Mapping[str, Any],
     **options: Any,
 ) -> Select:
@@ -147,38 +208,55 @@ def build(
 
 
 @SELECTORS.register("greedy", aliases=("d",))
-def greedy(priority: str | list[float] = PAPER, support: dict[str, Any] = SATURATING) -> Select:
+def greedy(
+    priority: PrioritySpec = PAPER,
+    support: dict[str, Any] = SATURATING,
+    engine: Engine = "auto",
+) -> Select:
     """Add the candidate with the largest marginal until the budget is spent (GoldiMask-D)."""
-    return build("greedy", priority, support)
+    return build("greedy", priority, support, engine=engine)
 
 
 @SELECTORS.register("randomized", aliases=("r",))
-def randomized(priority: str | list[float] = PAPER, support: dict[str, Any] = SATURATING) -> Select:
+def randomized(
+    priority: PrioritySpec = PAPER,
+    support: dict[str, Any] = SATURATING,
+    engine: Engine = "auto",
+) -> Select:
     """Draw from the B largest marginals until the budget is spent (GoldiMask-R)."""
-    return build("randomized", priority, support)
+    return build("randomized", priority, support, engine=engine)
 
 
 @SELECTORS.register("twin", aliases=("t",))
-def twin(priority: str | list[float] = PAPER, support: dict[str, Any] = SATURATING) -> Select:
+def twin(
+    priority: PrioritySpec = PAPER,
+    support: dict[str, Any] = SATURATING,
+    engine: HostOnly = "auto",
+) -> Select:
     """Grow two disjoint sets while they gain, keep the better (GoldiMask-T); may stop early."""
-    return build("twin", priority, support)
+    return build("twin", priority, support, engine=engine)
 
 
 @SELECTORS.register("practical", aliases=("p",))
 def practical(
-    priority: str | list[float] = PAPER,
+    priority: PrioritySpec = PAPER,
     support: dict[str, Any] = SATURATING,
-    swap: oracle.Swap = "decoupled",
+    swap: oracle.Swap = "pair",
     swaps: int | None = None,
+    engine: HostOnly = "auto",
 ) -> Select:
     """Local search, guided draws, best of both (GoldiMask-P); may stop early."""
-    return build("practical", priority, support, swap=swap, swaps=swaps)
+    return build("practical", priority, support, swap=swap, swaps=swaps, engine=engine)
 
 
 @SELECTORS.register("static")
-def static(priority: str | list[float] = PAPER, support: dict[str, Any] = SATURATING) -> Select:
+def static(
+    priority: PrioritySpec = PAPER,
+    support: dict[str, Any] = SATURATING,
+    engine: HostOnly = "auto",
+) -> Select:
     """Control: rank the candidates once by their initial marginals."""
-    return build("static", priority, support)
+    return build("static", priority, support, engine=engine)
 
 
 @SELECTORS.register("random")

@@ -1,10 +1,10 @@
-"""P's local search by decoupled swaps: best removal u, then best insertion into Z - u.
+"""P's local search: swaps while they improve F, each the best of all pairs (`pairs.py`), or
+decoupled: the best removal u, then the best insertion into Z - u (D27, docs/decisions.md).
 
     F(Z - u) - F(Z) = lambda_u S_u / T_u  -  sum over i outside Z of  w_i a / (T_i - a),   a = A_iu
 
 and the insertion is a marginal. Removing invalidates lazy bounds, so both are swept densely, one
 sweep of N evaluations per swap, in float32 intervals; float64 decides among those that overlap.
-The paper does not give the sweep (D27, docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from goldimask.select.kernels import GONE, delta64, gain32, kernel, refresh, reveal
+from goldimask.select.pairs import best_swap
 
 REBUILD = 64  # swaps after which S is summed anew, so that rounding cannot build up
 SMALL = 1e-3  # below this s0, S is summed anew after every removal: phi would magnify the rounding
@@ -91,25 +92,44 @@ def conceal(s, inside, u, anew):
 
 
 @kernel
-def run_swaps(s, order, count, cap, tie, eta):
-    """Swap while it improves F, at most `cap` times; the newcomers end the order. Returns swaps."""
+def decoupled_swap(s, inside, anew, tie, eta):
+    """(improvement, u, v); leaves u out of the set."""
+    top = np.float32(0)
+    for i in range(inside.shape[0]):
+        top = max(top, s.total[i])
+    # T - a loses digits when a is most of T
+    u, first = best_of(s, inside, True, -1, tie, eta + 3e-7 * top / s.s0)
+    conceal(s, inside, u, anew)
+    v, second = best_of(s, inside, False, u, tie, eta)
+    return first + second, u, v
+
+
+@kernel
+def run_swaps(s, source, rows, order, count, cap, exact, tie, eta):
+    """Swap while it improves F, at most `cap` times; the newcomers end the order.
+
+    Returns (swaps, evaluations of pairs).
+    """
     n = s.at.shape[0]
     inside = np.zeros(n, dtype=np.bool_)
     for k in range(count):
         inside[order[k]] = True
+    pairs = 0
     if count == 0 or count == n:
-        return 0
+        return 0, pairs
     for swap in range(cap):
-        top = np.float32(0)
-        for i in range(n):
-            top = max(top, s.total[i])
-        # T - a loses digits when a is most of T
-        u, first = best_of(s, inside, True, -1, tie, eta + 3e-7 * top / s.s0)
-        conceal(s, inside, u, s.s0 < SMALL or swap % REBUILD == REBUILD - 1)
-        v, second = best_of(s, inside, False, u, tie, eta)
-        if first + second <= tie:
-            reveal(s, u)
-            return swap
+        anew = s.s0 < SMALL or swap % REBUILD == REBUILD - 1
+        if exact:
+            gain, u, v, more = best_swap(s, source, rows, inside, tie)
+            pairs += more
+            if u < 0:
+                return swap, pairs
+            conceal(s, inside, u, anew)
+        else:
+            gain, u, v = decoupled_swap(s, inside, anew, tie, eta)
+            if gain <= tie:
+                reveal(s, u)
+                return swap, pairs
         reveal(s, v)
         inside[v] = True
         at = 0
@@ -117,4 +137,4 @@ def run_swaps(s, order, count, cap, tie, eta):
             order[at] = order[k]
             at += order[k] != u
         order[count - 1] = v
-    return cap
+    return cap, pairs

@@ -31,7 +31,8 @@ from goldimask.decoding.scores import score_rows
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.step import module_mode
-from goldimask.studies.examples import Advance, quiet
+from goldimask.studies.examples import BATCH, Advance, quiet
+from goldimask.studies.shards import Arrays, Gather, everything
 
 TAUS = (0.7, 0.8, 0.9, 0.95)  # of the paper's sweep
 Asked = tuple[str | Sequence[Mapping[str, str]], str]  # a prompt or its turns, and the response
@@ -95,27 +96,11 @@ def draw_states(
     return states
 
 
-def predict(
-    backbone: Decodable,
-    references: Sequence[Reference],
-    states: Sequence[State],
-    block: int = 32,
-    batch_size: int = 16,
-    advance: Advance = quiet,
-) -> list[Predictions]:
-    """The model's greedy predictions in every state."""
-    out = []
-    for start in range(0, len(states), batch_size):
-        part = states[start : start + batch_size]
-        out += predict_batch(backbone, references, part, block)
-        advance(len(part))
-    return out
-
-
 @torch.inference_mode()
-def predict_batch(
-    backbone: Decodable, references: Sequence[Reference], states: Sequence[State], block: int
+def predict(
+    backbone: Decodable, references: Sequence[Reference], states: Sequence[State], block: int = 32
 ) -> list[Predictions]:
+    """The model's greedy predictions in the states of one batch."""
     longest = max(len(references[s.example].response) for s in states)
     settings = make_settings("threshold", length=longest, block=block)
     rows = [to_row(backbone, references[s.example], s, i, block) for i, s in enumerate(states)]
@@ -210,26 +195,52 @@ def study_eligibility(
     per_example: int = 4,
     block: int = 32,
     seed: int = 0,
-    batch_size: int = 16,
+    batch_size: int = BATCH,
+    gather: Gather = everything,
     advance: Advance = quiet,
 ) -> dict[str, Any]:
-    """Diagnostics of each model, and the change from the first to each other one."""
+    """Diagnostics of each model, and the change from the first to each other one.
+
+    A unit is one model on one batch of states; a model is loaded when its first unit comes.
+    """
     if not pairs:
         raise GoldimaskError("study eligibility: no references; give at least one pair")
-    shared: list[Reference] | None = None
-    states: list[State] = []
-    found: dict[str, list[Predictions]] = {}
-    for name, load in models:
-        backbone = load()
-        mine = references(backbone, pairs)
-        if shared is None:
-            shared, states = mine, draw_states(mine, per_example, block, seed)
-        elif mine != shared:
+    loaders = dict(models)
+    loaded: dict[str, tuple[Decodable, list[Reference]]] = {}
+
+    def model(name: str) -> tuple[Decodable, list[Reference]]:
+        if name not in loaded:
+            loaded.clear()  # one model at a time
+            backbone = loaders[name]()
+            loaded[name] = backbone, references(backbone, pairs)
+        return loaded[name]
+
+    shared = model(models[0][0])[1]
+    states = draw_states(shared, per_example, block, seed)
+
+    def one(unit: tuple[str, int]) -> Arrays:
+        name, start = unit
+        backbone, mine = model(name)
+        if mine != shared:
             raise GoldimaskError(
                 f"study eligibility: '{name}' tokenises the references differently from "
                 f"'{models[0][0]}'; states can only be shared within one tokenizer"
             )
-        found[name] = predict(backbone, shared, states, block, batch_size, advance)
+        part = states[start : start + batch_size]
+        made = predict(backbone, shared, part, block)
+        advance(len(part))
+        return {
+            "correct": np.concatenate([p.correct for p in made]),
+            "confidence": np.concatenate([p.confidence for p in made]),
+            "ends": np.cumsum([len(p.correct) for p in made]),
+        }
+
+    units = [(name, i) for name in loaders for i in range(0, len(states), batch_size)]
+    found: dict[str, list[Predictions]] = {name: [] for name in loaders}
+    for (name, _), piece in zip(units, gather(units, one), strict=True):
+        ends = piece["ends"][:-1]
+        parts = (np.split(piece[key], ends) for key in ("correct", "confidence"))
+        found[name] += [Predictions(*p) for p in zip(*parts, strict=True)]
     first, *others = found
     return {
         "study": "eligibility",

@@ -1,8 +1,8 @@
-"""What a study looks at: the first examples of a corpus or a file, turn end supervised."""
+"""What a study looks at: rows of a corpus or a file as examples, in batches of similar length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import numpy as np
@@ -16,6 +16,7 @@ from goldimask.types import Batch, Example
 
 StudyRow = dict[str, str | list[Message]]
 Advance = Callable[..., None]  # of `console.progress`
+BATCH = 16
 
 
 def quiet(count: int = 1, note: str = "") -> None:
@@ -29,9 +30,18 @@ def study_rows(corpus: str, count: int, first: int = 0) -> list[StudyRow]:
     return [{"prompt": pair.prompt, "response": pair.response} for pair in pairs]
 
 
-def study_examples(renderer: Renderer, corpus: str, count: int) -> list[Example]:
+def study_examples(
+    renderer: Renderer,
+    corpus: str,
+    count: int,
+    *,
+    turn_end: bool = True,
+    max_length: int = 4096,
+) -> list[Example]:
     """The first `count` examples of a named corpus or a data file."""
-    found, _ = load_examples(corpus, renderer, limit=count, supervise_turn_end=True)
+    found, _ = load_examples(
+        corpus, renderer, limit=count, supervise_turn_end=turn_end, max_length=max_length
+    )
     enough(corpus, len(found), count)
     return found
 
@@ -44,13 +54,13 @@ def enough(corpus: str, found: int, wanted: int) -> None:
         )
 
 
-def study_batches(
-    backbone: Backbone, examples: Sequence[Example], batch_size: int = 16
-) -> Iterator[tuple[np.ndarray, Batch]]:
-    """Batches of similar length on the model's device, with the numbers of their examples."""
-    device = next(backbone.model.parameters()).device
+def study_groups(examples: Sequence[Example], batch_size: int = BATCH) -> list[np.ndarray]:
+    """Numbers of the examples of each batch, similar lengths together."""
     order = sorted(range(len(examples)), key=lambda i: (len(examples[i]), i))
-    for start in range(0, len(order), batch_size):
-        chosen = order[start : start + batch_size]
-        batch = make_batch([examples[i] for i in chosen], backbone.pad_id, 8)
-        yield np.asarray(chosen), batch.to(device)
+    return [np.asarray(order[i : i + batch_size]) for i in range(0, len(order), batch_size)]
+
+
+def study_batch(backbone: Backbone, examples: Sequence[Example], chosen: np.ndarray) -> Batch:
+    """One of these batches, on the model's device."""
+    batch = make_batch([examples[i] for i in chosen], backbone.pad_id, 8)
+    return batch.to(next(backbone.model.parameters()).device)

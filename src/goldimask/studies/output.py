@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from goldimask.figures import Chart, Figure, Line
+from goldimask.objective import Support, priority_curve
 from goldimask.tables import Table
 
 Result = dict[str, Any]
@@ -71,11 +72,20 @@ def budget_tables(r: Result) -> list[Table]:
     title = f"Study 1: learning under a fixed supervision budget, {r['backbone']} on {r['corpus']}"
     columns = ("rule", "ΔNLL", "Δp", "ΔNLL - uniform", "Δp - uniform")
     note = (
-        f"{r['examples']} examples, {r['tuning']['steps']} steps of {r['tuning']['batch_size']}, "
+        f"Rows [{r['rows'][0]}, {r['rows'][1]}), {r['steps'][-1]} steps of {r['batch_size']}, "
         f"{r['k']} supervised positions each; {r['heldout']} held-out examples, {r['targets']} "
         f"targets; {len(r['seeds'])} seeds (mean ± SD); 95 % intervals over examples and seeds."
     )
-    return [Table(r["study"], title, columns, tuple(rows), note=note)]
+    found = [Table(r["study"], title, columns, tuple(rows), note=note)]
+    if len(r["steps"]) > 1:
+        course = tuple(
+            (rule, str(step), signed(nll), signed(p))
+            for rule, line in r["course"].items()
+            for step, nll, p in [(0, 0.0, 0.0), *line]
+        )
+        columns = ("rule", "step", "ΔNLL", "Δp")
+        found.append(Table("budget-steps", f"{title}, on the way", columns, course))
+    return found
 
 
 def response_tables(r: Result) -> list[Table]:
@@ -230,6 +240,41 @@ def response_charts(r: Result) -> list[Chart]:
     peak = "" if found["peak"] is None else f", fitted peak {found['peak']:.2f}"
     title = f"{r['backbone']}{peak}"
     return [Chart(title, "initial confidence p1", "Δp after the reveal", tuple(lines))]
+
+
+def curves_figure(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]) -> Figure:
+    """The paper's priorities, to unit maximum, and supports; `measured` tables beside them.
+
+    A table is (curve, name, x, y) with the curve "priority" or "support".
+    """
+    ends = {"priority": 1.0, "support": 0.6}
+    p, s = np.linspace(0, ends["priority"], 151), np.linspace(0, ends["support"], 121)
+    lines: dict[str, list[Line]] = {"priority": [], "support": []}
+
+    def add(kind: str, name: str, x: np.ndarray, y: np.ndarray, own: bool) -> None:
+        family, dashed = ("goldimask", False) if own else ("base", None)
+        lines[kind].append(Line(name, curve(x, y), family, dashed=dashed))
+
+    for spec in ("p(1-p)^3", "p(1-p)", "1-p"):
+        priority = priority_curve(spec)
+        y = priority(p) / priority(np.array(priority.peak))
+        add("priority", spec, p, y, spec == "p(1-p)^3")
+    for s0 in (0.05, 0.1, 0.2):
+        add("support", f"s0 = {s0:g}", s, Support("saturating", s0)(s), s0 == 0.05)
+    for kind, name, x, y in measured:
+        at = np.array([v for v in x if v < ends[kind]] + [ends[kind]])
+        points = curve(at, np.interp(at, x, y) / max(y))
+        lines[kind].append(Line(name, points, "vanilla", "both", dashed=False))
+    charts = (
+        Chart(
+            "Priority λ(p), to unit maximum",
+            "gold-token probability p",
+            "λ",
+            tuple(lines["priority"]),
+        ),
+        Chart("Support φ(s)", "attention support s", "φ", tuple(lines["support"])),
+    )
+    return Figure("curves", "Priority and support", charts)
 
 
 def curve(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], ...]:

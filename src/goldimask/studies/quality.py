@@ -15,6 +15,7 @@ examples. The random reveal does not look at attention: only its F differs betwe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,15 @@ from goldimask.processes import torch_threads
 from goldimask.select.base import candidate_attention
 from goldimask.select.reveal import RandomSelect, SubmodularSelect
 from goldimask.step import module_mode
-from goldimask.studies.examples import Advance, quiet, study_batches, study_examples
+from goldimask.studies.examples import (
+    BATCH,
+    Advance,
+    quiet,
+    study_batch,
+    study_examples,
+    study_groups,
+)
+from goldimask.studies.shards import Arrays, Gather, everything
 from goldimask.types import Batch, Corruption, Signal, Signals
 
 SELECTORS = {
@@ -52,17 +61,27 @@ def study_quality(
     *,
     examples: int = 160,
     seeds: Sequence[int] = (0,),
+    turn_end: bool = True,
+    batch_size: int = BATCH,
+    gather: Gather = everything,
     advance: Advance = quiet,
 ) -> dict[str, Any]:
     """One row per block and selector; seeds draw new masks and are pooled."""
+    data = study_examples(backbone, corpus, examples, turn_end=turn_end)
+
+    def one(unit: tuple[int, np.ndarray]) -> Arrays:
+        seed, chosen = unit
+        found = measure(backbone, study_batch(backbone, data, chosen), Keys(seed))
+        advance(len(chosen), note=f"seed {seed}")
+        return {"sums": found}
+
+    units = [(seed, chosen) for seed in seeds for chosen in study_groups(data, batch_size)]
     with torch_threads():
-        data = study_examples(backbone, corpus, examples)
-        shape = (backbone.layers, len(SELECTORS), examples, len(COLUMNS))
-        sums = np.zeros(shape)  # per block, selector, example: sums over kept targets
-        for seed in seeds:
-            for chosen, batch in study_batches(backbone, data):
-                sums[:, :, chosen] += measure(backbone, batch, Keys(seed))
-                advance(len(chosen), note=f"seed {seed}")
+        pieces = gather(units, one)
+    shape = (backbone.layers, len(SELECTORS), examples, len(COLUMNS))
+    sums = np.zeros(shape)  # per block, selector, example: sums over kept targets
+    for (_, chosen), piece in zip(units, pieces, strict=True):
+        sums[:, :, chosen] += piece["sums"]
     rows = [
         {"layer": layer, "selector": name, **summarise(sums[layer, k], sums[layer, 0])}
         for layer in range(backbone.layers)
@@ -88,8 +107,11 @@ def measure(backbone: Backbone, batch: Batch, keys: Keys) -> np.ndarray:
         c = overmask()(batch, keys)
         random = RandomSelect()(c, Signals(), batch, keys).mask
         plain = scored(backbone, batch, c.candidates & ~random)
-        for layer in range(backbone.layers):
-            signals = backbone.scorer(backbone.model, batch, c.candidates, BOTH, layer)
+        every = range(backbone.layers)
+        probed = backbone.scorer(backbone.model, batch, c.candidates, BOTH, every)
+        assert probed.attention is not None
+        for layer in every:
+            signals = replace(probed, attention=probed.attention[layer])
             for k, kind in enumerate(SELECTORS.values()):
                 if kind is None:
                     mask, after = random, plain

@@ -27,7 +27,15 @@ from goldimask.noise import overmask
 from goldimask.processes import torch_threads
 from goldimask.select.reveal import RandomSelect
 from goldimask.step import module_mode
-from goldimask.studies.examples import Advance, quiet, study_batches, study_examples
+from goldimask.studies.examples import (
+    BATCH,
+    Advance,
+    quiet,
+    study_batch,
+    study_examples,
+    study_groups,
+)
+from goldimask.studies.shards import Arrays, Gather, everything
 from goldimask.types import Example, Signals
 
 EDGES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -68,50 +76,81 @@ def study_response(
     examples: int = 300,
     draws: int = 4,
     seeds: Sequence[int] = (0, 1, 2),
+    turn_end: bool = True,
+    batch_size: int = BATCH,
+    gather: Gather = everything,
     advance: Advance = quiet,
 ) -> dict[str, Any]:
     """Profiles per seed (new masks) and over all of them."""
+    data = study_examples(backbone, corpus, examples, turn_end=turn_end)
+
+    def one(unit: tuple[int, np.ndarray]) -> Arrays:
+        seed, chosen = unit
+        found = measure(backbone, data, chosen, draws, seed)
+        advance(len(chosen), note=f"seed {seed}")
+        return vars(found)
+
+    units = [(seed, chosen) for seed in seeds for chosen in study_groups(data, batch_size)]
     with torch_threads():
-        data = study_examples(backbone, corpus, examples)
-        found = {seed: measure(backbone, data, draws, seed, advance) for seed in seeds}
-    parts = [(r.before, r.after, r.example) for r in found.values()]
-    pooled = Responses(*(np.concatenate(x) for x in zip(*parts, strict=True)))
+        pieces = gather(units, one)
+    found = {
+        seed: joined([p for (s, _), p in zip(units, pieces, strict=True) if s == seed])
+        for seed in seeds
+    }
+    pooled = analyse(joined(pieces), examples)
     return {
         "study": "response",
         "backbone": backbone.name,
         "corpus": corpus,
         "examples": examples,
         "draws": draws,
-        "pooled": analyse(pooled, examples),
-        "seeds": {str(seed): analyse(r, examples) for seed, r in found.items()},
+        "pooled": pooled,
+        "seeds": {
+            str(seed): pooled if len(found) == 1 else analyse(r, examples)
+            for seed, r in found.items()
+        },
+        "table": tabulate(pooled["bins"]),
     }
 
 
 @torch.no_grad()
 def measure(
-    backbone: Backbone,
-    examples: Sequence[Example],
-    draws: int,
-    seed: int,
-    advance: Advance = quiet,
+    backbone: Backbone, examples: Sequence[Example], chosen: np.ndarray, draws: int, seed: int
 ) -> Responses:
-    """p1 and p2 of every target that stays masked while something is revealed."""
+    """p1 and p2 of every target of a batch that stays masked while something is revealed."""
     noise, select = overmask(), RandomSelect()
+    batch = study_batch(backbone, examples, chosen)
     before, after, where = [], [], []
     with module_mode(backbone.model, train=False):
-        for chosen, batch in study_batches(backbone, examples):
-            for draw in range(draws):
-                keys = Keys(seed, draw)
-                c = noise(batch, keys)
-                reveal = select(c, Signals(), batch, keys).mask
-                targets = c.candidates & ~reveal & (reveal.any(1) & (c.keep > 0))[:, None]
-                for hidden, out in ((c.candidates, before), (c.candidates & ~reveal, after)):
-                    logp = backbone.scorer(backbone.model, batch, hidden).logp
-                    assert logp is not None
-                    out.append(logp.double()[targets].exp().cpu().numpy())
-                where.append(chosen[targets.nonzero()[:, 0].cpu().numpy()])
-            advance(len(chosen), note=f"seed {seed}")
+        for draw in range(draws):
+            keys = Keys(seed, draw)
+            c = noise(batch, keys)
+            reveal = select(c, Signals(), batch, keys).mask
+            targets = c.candidates & ~reveal & (reveal.any(1) & (c.keep > 0))[:, None]
+            for hidden, out in ((c.candidates, before), (c.candidates & ~reveal, after)):
+                logp = backbone.scorer(backbone.model, batch, hidden).logp
+                assert logp is not None
+                out.append(logp.double()[targets].exp().cpu().numpy())
+            where.append(chosen[targets.nonzero()[:, 0].cpu().numpy()])
     return Responses(np.concatenate(before), np.concatenate(after), np.concatenate(where))
+
+
+def joined(pieces: Sequence[Arrays]) -> Responses:
+    names = ("before", "after", "example")
+    return Responses(*(np.concatenate([p[name] for p in pieces]) for name in names))
+
+
+def tabulate(bins: Sequence[dict[str, Any]]) -> dict[str, list[float]] | None:
+    """The profile as a priority: its largest value is 1, and a sure token has none.
+
+    Below the first bin it stays level. None where nothing responds.
+    """
+    points = [(b["p"], max(0.0, b["dp"])) for b in bins if b["interval"] and 0 < b["p"] < 1]
+    top = max((y for _, y in points), default=0.0)
+    if not top > 0:
+        return None
+    points = [(0.0, points[0][1]), *points, (1.0, 0.0)]
+    return {"x": [x for x, _ in points], "y": [y / top for _, y in points]}
 
 
 def analyse(r: Responses, examples: int) -> dict[str, Any]:

@@ -5,7 +5,8 @@
                        STUDY.csv|md|tex, STUDY.pdf|png   the same as tables and a figure
                        complete.json   the seal
 
-A folder of another key is refused with both names; nothing is mixed or overwritten.
+A folder of another key is refused with both names; nothing is mixed or overwritten. A study that
+is measured in shards has their parts beside it (`shards.py`); the last one writes the folder.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from goldimask.jobs import damage, job_key, locked, make_manifest, same_job, unf
 from goldimask.records import RESULT, Manifest, digest, read_json, write_manifest
 from goldimask.stats import finite
 from goldimask.studies.output import Result, study_figure, study_tables
+from goldimask.studies.shards import Gather, everything, sharded
+from goldimask.tabulated import Kind, write_table
 
 Say = Callable[[str], None]
 
@@ -52,10 +55,20 @@ def study_manifest(
 
 
 def run_study(
-    folder: Path, manifest: Manifest, measure: Callable[[], Result], say: Say = lambda _: None
+    folder: Path,
+    manifest: Manifest,
+    measure: Callable[[Gather], Result],
+    say: Say = lambda _: None,
+    shard: tuple[int, int] = (0, 1),
 ) -> Result:
-    """The result of a study's folder; measured and written there if it holds none."""
-    with locked(folder):
+    """The result of a study's folder; measured and written there if it holds none.
+
+    Of several shards all but the last one to finish raise `Waiting` when they are done.
+    """
+    result = None
+    if shard[1] > 1 and not same_job(folder, manifest):
+        result = finite(measure(sharded(folder, manifest, shard)))
+    with locked(folder, wait=60.0 if shard[1] > 1 else 0.0):
         if same_job(folder, manifest):
             if problem := damage(folder):
                 raise GoldimaskError(f"'{folder}': {problem}; remove it, and it is measured again")
@@ -66,7 +79,7 @@ def run_study(
                 f"'{folder}' exists and is no study's folder; choose another --out"
             )
         with unfinished_folder(folder) as partial:
-            result = finite(measure())
+            result = result or finite(measure(everything))
             write_json(partial / RESULT, result)
             for table in study_tables(result):
                 tables.write(table, partial)
@@ -74,3 +87,19 @@ def run_study(
             write_manifest(partial, manifest)
     say(f"written: {folder}")
     return result
+
+
+def save_table(file: Path, result: Result, models: Mapping[str, str], data: Sequence[Any]) -> None:
+    """The measured curve of a study as a file that recipes can name."""
+    kind: Kind = "priority" if result["study"] == "response" else "support"
+    found = result["table"]
+    if found is None:
+        raise GoldimaskError(
+            f"--table: there is no {kind} to write: on this model and text nothing responds to "
+            "what is revealed; use more examples, another corpus or another block"
+        )
+    (name, source), *_ = models.items()
+    facts = {k: v for k, v in found.items() if k not in ("x", "y")}
+    facts |= {"study": result["study"], "model": name, "weights": weights_hash(source)}
+    facts |= {"corpus": result["corpus"], "examples": result["examples"], "data": digest(data)}
+    write_table(file, kind, found["x"], found["y"], **facts)

@@ -8,8 +8,16 @@
     and judged on odd ones, and the other way round; R2 averaged over the two directions
     phi(s) = s (linear) or s / (s + s0), s0 = 0.05;  best s0 on a grid, in sample
 
-`distance` is a control without attention: s_ir = sum over j in R_r of exp(-|i - j| / 4). Intervals
-of the difference saturating - linear resample examples. Deviation: the paper does not say how its
+`distance` is a control without attention: s_ir = sum over j in R_r of exp(-|i - j| / 4). All
+blocks are measured in one pass per reveal set, and one before. Intervals of the difference
+saturating - linear resample examples.
+
+`tabulate` fits any support instead of one family, on the attention before the reveal:
+
+    phi(s) = sum over k of c_k min(s, k),  c_k >= 0      every concave, nondecreasing phi with
+                                                         phi(0) = 0 that bends at the knots k
+
+Deviation: the paper does not say how its
 reveal sets relate to the candidates; here they are halves of the candidates that are not targets.
 """
 
@@ -25,16 +33,25 @@ import torch
 from torch import Tensor
 
 from goldimask.backbones import Backbone
+from goldimask.backbones.scoring import block_index
 from goldimask.bootstrap import interval, weights
 from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.noise import overmask
 from goldimask.objective import Support
 from goldimask.processes import torch_threads
-from goldimask.step import module_mode
-from goldimask.studies.examples import Advance, quiet, study_batches, study_examples
+from goldimask.step import LayerSpec, module_mode
+from goldimask.studies.examples import (
+    BATCH,
+    Advance,
+    quiet,
+    study_batch,
+    study_examples,
+    study_groups,
+)
+from goldimask.studies.shards import Arrays, Gather, everything
 from goldimask.train.attention_layer import draw_sets
-from goldimask.types import Batch, Example, Signal
+from goldimask.types import Batch, Signal
 
 INTERVALS = (0.0, 0.25, 0.5, 0.71, 0.84, 1.0)
 SCALES = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -52,6 +69,17 @@ class Observed:
     example: np.ndarray  # [n]
     t: np.ndarray  # [n]
 
+    @classmethod
+    def joined(cls, pieces: Sequence[Arrays]) -> Observed:
+        """All targets of all batches."""
+
+        def whole(name: str) -> np.ndarray:
+            return np.concatenate([p[name] for p in pieces], -1)
+
+        places = [tuple(k.split("/")[1:]) for k in pieces[0] if k.startswith("mass/")]
+        mass = {(where, when): whole(f"mass/{where}/{when}") for where, when in places}
+        return cls(whole("y"), mass, whole("example"), whole("t"))
+
 
 def study_support(
     backbone: Backbone,
@@ -61,15 +89,33 @@ def study_support(
     sets: int = 8,
     seeds: Sequence[int] = (0,),
     s0: float = 0.05,
+    layers: Sequence[LayerSpec] = (),
+    turn_end: bool = True,
+    batch_size: int = BATCH,
+    gather: Gather = everything,
     advance: Advance = quiet,
 ) -> dict[str, Any]:
-    """R2 per block, before and after the reveal; seeds draw new masks and are pooled."""
+    """R2 per block, before and after the reveal; seeds draw new masks and are pooled.
+
+    `layers` are the blocks that are looked at, by default all.
+    """
     if sets < 2:
         raise GoldimaskError(f"sets: {sets} reveal sets leave nothing to compare; use at least 2")
+    blocks = [block_index(x, backbone.layers) for x in layers or range(backbone.layers)]
+    blocks = list(dict.fromkeys(blocks))
+    data = study_examples(backbone, corpus, examples, turn_end=turn_end)
+
+    def one(unit: tuple[int, np.ndarray]) -> Arrays:
+        seed, chosen = unit
+        found = observe(backbone, study_batch(backbone, data, chosen), sets, Keys(seed), blocks)
+        advance(len(chosen), note=f"seed {seed}")
+        return {**found, "example": chosen[found["example"]]}
+
+    units = [(seed, chosen) for seed in seeds for chosen in study_groups(data, batch_size)]
     with torch_threads():
-        data = study_examples(backbone, corpus, examples)
-        parts = [observe(backbone, data, sets, seed, advance) for seed in seeds]
-    found = joined(parts)
+        found = Observed.joined(gather(units, one))
+    if not len(found.t):
+        raise GoldimaskError("study support: no targets with something to reveal; more examples")
     return {
         "study": "support",
         "backbone": backbone.name,
@@ -80,83 +126,69 @@ def study_support(
         "targets": len(found.t),
         "s0": s0,
         "rows": analyse(found, s0),
+        "table": tabulate(found, blocks[-1]),
     }
 
 
 @torch.no_grad()
 def observe(
-    backbone: Backbone,
-    examples: Sequence[Example],
-    sets: int,
-    seed: int,
-    advance: Advance = quiet,
-    batch_size: int = 16,
-) -> Observed:
-    """All passes: blocks before the reveal, sets x blocks after it."""
-    parts = []
-    with module_mode(backbone.model, train=False):
-        for chosen, batch in study_batches(backbone, examples, batch_size):
-            parts.append(observe_batch(backbone, batch, chosen, sets, Keys(seed)))
-            advance(len(chosen), note=f"seed {seed}")
-    found = joined(parts)
-    if not len(found.t):
-        raise GoldimaskError("study support: no targets with something to reveal; more examples")
-    return found
-
-
-def joined(parts: Sequence[Observed]) -> Observed:
-    return Observed(
-        np.concatenate([p.y for p in parts], 1),
-        {k: np.concatenate([p.mass[k] for p in parts], 1) for k in parts[0].mass},
-        np.concatenate([p.example for p in parts]),
-        np.concatenate([p.t for p in parts]),
-    )
-
-
-def observe_batch(
-    backbone: Backbone, batch: Batch, numbers: np.ndarray, sets: int, keys: Keys
-) -> Observed:
+    backbone: Backbone, batch: Batch, sets: int, keys: Keys, layers: Sequence[int]
+) -> Arrays:
+    """One pass before the reveal and one after each, whatever the number of blocks."""
     c = overmask()(batch, keys)
     targets, reveals = draw_sets(c, batch, keys, sets)
-    mass: dict[tuple[str, str], list[Tensor]] = {}
-    layers = range(backbone.layers)
-    for layer in layers:
-        rows = attention_of(backbone, batch, c.candidates, layer)[0]
-        mass[str(layer), "before"] = [(rows @ r.float()[:, :, None])[:, :, 0] for r in reveals]
-    y = []
-    for reveal in reveals:
-        for layer in layers:
-            rows, logp = attention_of(backbone, batch, c.candidates & ~reveal, layer)
-            after = (rows @ reveal.float()[:, :, None])[:, :, 0]
-            mass.setdefault((str(layer), "after"), []).append(after)
-        y.append(logp)
+    onto = torch.stack(reveals, 2).float()  # [B, T, S]
+    with module_mode(backbone.model, train=False):
+        before, _ = masses(backbone, batch, c.candidates, onto, layers)  # [L, B, T, S]
+        passes = [
+            masses(backbone, batch, c.candidates & ~r, r.float()[:, :, None], layers)
+            for r in reveals
+        ]
+    after = torch.cat([mass for mass, _ in passes], 3)
     place = torch.arange(batch.ids.shape[1], device=batch.ids.device)
     near = torch.exp(-(place[:, None] - place[None]).abs() / REACH)
-    mass["distance", "-"] = [r.float() @ near for r in reveals]
     where = targets.nonzero()[:, 0].cpu().numpy()
 
-    def columns(found: list[Tensor]) -> np.ndarray:
-        return torch.stack([x[targets] for x in found]).double().cpu().numpy()
+    def columns(values: Tensor) -> np.ndarray:
+        """[B, T, S] -> [S, n]"""
+        return values[targets].T.double().cpu().numpy()
 
-    return Observed(
-        columns(y),
-        {k: columns(v) for k, v in mass.items()},
-        numbers[where],
-        c.t.cpu().numpy()[where],
-    )
+    out = {"y": columns(torch.stack([logp for _, logp in passes], 2))}
+    for i, layer in enumerate(layers):
+        out[f"mass/{layer}/before"] = columns(before[i])
+        out[f"mass/{layer}/after"] = columns(after[i])
+    out["mass/distance/-"] = columns(torch.stack([r.float() @ near for r in reveals], 2))
+    return {**out, "example": where, "t": c.t.cpu().numpy()[where]}
 
 
-def attention_of(
-    backbone: Backbone, batch: Batch, hidden: Tensor, layer: int
+def masses(
+    backbone: Backbone, batch: Batch, hidden: Tensor, onto: Tensor, layers: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Attention [B, T, T] (rows of hidden positions, zero elsewhere) and log p [B, T]."""
-    signals = backbone.scorer(backbone.model, batch, hidden, BOTH, layer)
-    assert signals.attention is not None and signals.rows is not None and signals.logp is not None
-    b, _, t = signals.attention.shape
-    full = torch.zeros((b, t + 1, t), device=hidden.device)  # the last row takes the padding
-    index = torch.where(signals.rows >= 0, signals.rows, t)[:, :, None].expand(-1, -1, t)
-    full.scatter_(1, index, signals.attention.float())
-    return full[:, :t], signals.logp
+    """Attention of every hidden position on sets of keys [L, B, T, S], and log p [B, T]."""
+    s = backbone.scorer(backbone.model, batch, hidden, BOTH, layers, onto=onto)
+    assert s.attention is not None and s.rows is not None and s.logp is not None
+    blocks, b, _, sets = s.attention.shape
+    t = batch.ids.shape[1]
+    full = s.attention.new_zeros((blocks, b, t + 1, sets))  # the last row takes the padding
+    index = torch.where(s.rows >= 0, s.rows, t)[None, :, :, None].expand_as(s.attention)
+    return full.scatter_(2, index, s.attention)[:, :, :t], s.logp
+
+
+def tabulate(found: Observed, layer: int) -> dict[str, Any] | None:
+    """phi of one block's attention, 1 at s = 1; None where attention foretells nothing."""
+    from scipy.optimize import nnls
+
+    s, knots = found.mass[str(layer), "before"], np.array(SCALES)
+    parts = [centred(np.minimum(s, k)).ravel() for k in knots]
+    y = centred(found.y).ravel()
+    weights, error = nnls(np.stack(parts, 1), y)
+    x = np.concatenate([[0.0], knots])
+    phi = np.minimum(x[:, None], knots[None]) @ weights
+    if not phi[-1] > 0:
+        return None
+    phi = np.maximum.accumulate(phi / phi[-1])
+    r2 = 1 - error**2 / float((y**2).sum())
+    return {"layer": layer, "x": x.tolist(), "y": phi.tolist(), "r2_in_sample": r2}
 
 
 def analyse(found: Observed, s0: float) -> list[dict[str, Any]]:

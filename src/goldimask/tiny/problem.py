@@ -14,7 +14,6 @@ Responses have the paper's form, `<reasoning> ... </reasoning> <answer> ... </an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,12 +21,12 @@ from enum import StrEnum
 import numpy as np
 
 from goldimask.errors import GoldimaskError
+from goldimask.eval.answers import lift_first_block
 from goldimask.keys import Keys, Stream, content_id
 
 TEST_SHARE = 8  # one problem in eight belongs to the test side
 HARD_SHARE = 0.3  # of the problems of pretraining, unless its stage says otherwise
 REDRAWS = 2000  # a family that cannot fill its side within this many draws is broken
-_ANSWER = re.compile(r"<answer>\s*(.*?)\s*</answer>", re.DOTALL)
 
 
 class Split(StrEnum):
@@ -111,8 +110,8 @@ class ProblemFamily:
 
     def extract(self, text: str) -> str | None:
         """The text between the first pair of answer tags, single-spaced; None without one."""
-        found = _ANSWER.search(text)
-        return " ".join(found.group(1).split()) or None if found else None
+        found = lift_first_block(text)
+        return " ".join(found.split()) or None if found else None
 
     def check(self, problem: Problem, extracted: str | None) -> bool:
         return extracted is not None and extracted == problem.answer

@@ -4,6 +4,9 @@
 
     global_batch_size = world size x per_device_train_batch_size x accumulation
 
+A process trains on one device. Left alone, the Trainer would spread one process over all GPUs of
+the machine (DataParallel) and so multiply the batch.
+
 Trackers are the Trainer's own (`report_to`): tensorboard unless the recipe says otherwise, trackio,
 wandb, or none. Their files go into the run's folder. `metrics.jsonl` is written whatever is chosen.
 """
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import TrainingArguments
 
 from goldimask import processes, settings
@@ -56,12 +60,18 @@ ELSEWHERE = {
     "data_seed": "seed",
     "group_by_length": "data.group_by_length",
 }
+ROUNDING = ("adamw_anyprecision", "lomo", "adalomo")  # these update or remember in bfloat16
+SECRETS = ("hub_token", "push_to_hub_token")  # a recipe is kept in the run's folder
 TRACKERS = ("tensorboard", "trackio", "wandb")  # each is a package of that name
 
 
 def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
     """Coerce each value by its field's type; unknown or reserved keys are errors."""
     for key in values:
+        if key in SECRETS:
+            raise GoldimaskError(
+                f"trainer.{key}: a recipe is no place for a secret; set HF_TOKEN in the environment"
+            )
         if key in ELSEWHERE:
             raise GoldimaskError(f"trainer.{key}: set '{ELSEWHERE[key]}' of the recipe instead")
         if key in FIXED:
@@ -69,6 +79,11 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
                 f"trainer.{key}: is fixed to {FIXED[key]!r} by goldimask; remove it"
             )
     checked = settings.check(TrainingArguments, values, "trainer")
+    if str(checked.get("optim", "")) in ROUNDING:
+        raise GoldimaskError(
+            f"trainer.optim: {checked['optim']} rounds its updates to bfloat16, so that small ones "
+            "are lost; use adamw_torch, or adamw_bnb_8bit to save memory"
+        )
     if "report_to" in checked:
         checked["report_to"] = check_trackers(checked["report_to"])
     return checked
@@ -128,15 +143,33 @@ def training_arguments(
             f"trainer.save_steps: {values['save_steps']} must be a multiple of trainer.eval_steps "
             f"{values['eval_steps']}, or set trainer.load_best_model_at_end=false"
         )
-    if not torch.cuda.is_available():
+    device = processes.own_device()
+    if device.type == "cpu":
         values.setdefault("use_cpu", True)
         values.setdefault("dataloader_pin_memory", False)
+    else:
+        values.setdefault("accelerator_config", {"non_blocking": True})
+        if processes.world() == 1:  # for devices that accelerate does not know by name
+            os.environ.setdefault("ACCELERATE_TORCH_DEVICE", str(device))
     os.environ["TENSORBOARD_LOGGING_DIR"] = str(folder / "tensorboard")
     os.environ.setdefault("WANDB_DIR", str(folder))
-    return TrainingArguments(
+    made = TrainingArguments(
         output_dir=str(folder),
         seed=seed,
         gradient_accumulation_steps=accumulation,
         **values,
         **FIXED,
     )
+    made._n_gpu = min(made.n_gpu, 1)
+    return made
+
+
+def check_precision(model: nn.Module, mixed: bool) -> None:
+    """Weights that are trained need float32 masters, which only mixed precision gives them."""
+    low = {p.dtype for p in model.parameters() if p.requires_grad} - {torch.float32}
+    if low and not mixed:
+        raise GoldimaskError(
+            f"backbone.dtype: {str(low.pop())[6:]} weights cannot be trained, for "
+            "small updates round away; set trainer.bf16=true (float32 master weights, bfloat16 "
+            "arithmetic) or backbone.dtype=float32"
+        )

@@ -1,4 +1,4 @@
-"""What happens around the steps: bar, speed, metrics file, last evaluation, signals."""
+"""What happens around the steps: bar, metrics file, last evaluation, signals."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
 from transformers import TrainerCallback
 
 from goldimask.errors import GoldimaskError
 from goldimask.processes import any_rank
-from goldimask.train.launch import failed_elsewhere
+from goldimask.train.launch import failed_elsewhere, launched
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+SAME_SECONDS = 2.0
 
 
 class LastStep(TrainerCallback):
@@ -88,6 +86,8 @@ class Bar(TrainerCallback):
                 self.note += f" · {logs['tokens_per_s']:,.0f} tok/s"
         elif logs and "eval_loss" in logs:
             self.note = f"held-out {logs['eval_loss']:.4f}"
+            if "eval_loss_se" in logs:
+                self.note += f" ± {logs['eval_loss_se']:.4f}"
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_local_process_zero:
@@ -103,42 +103,6 @@ class Bar(TrainerCallback):
         self.close()
 
 
-class Speed:
-    """Tokens per second between two log lines, without the time of evaluations and saves.
-
-    Tokens are real ones, counted when a batch is made; padding is reported as a share of all cells.
-    """
-
-    def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self.tokens = self.cells = 0
-        self.began, self.paused = time.perf_counter(), 0.0
-
-    def add(self, tokens: int, cells: int) -> None:
-        self.tokens += tokens
-        self.cells += cells
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
-        self.paused += time.perf_counter() - began
-
-    def pop(self, reduce: Callable[..., Any] | None = None, device: Any = None) -> dict[str, float]:
-        """Figures since the last call; `reduce(tensor, "sum")` adds over ranks."""
-        seconds = time.perf_counter() - self.began - self.paused
-        tokens, cells = float(self.tokens), float(self.cells)
-        self._reset()
-        if reduce is not None:
-            sums = torch.tensor([tokens, cells], dtype=torch.float64, device=device)
-            tokens, cells = reduce(sums, "sum").tolist()
-        if not cells or seconds <= 0:
-            return {}
-        return {"tokens_per_s": tokens / seconds, "pad_share": 1.0 - tokens / cells}
-
-
 class Stopped(GoldimaskError):
     """The user or the scheduler ended the run; it can be resumed."""
 
@@ -146,22 +110,27 @@ class Stopped(GoldimaskError):
 
 
 class StopOnSignal(TrainerCallback):
-    """Ctrl-C and SIGTERM end a run at the next step, with a checkpoint to continue from.
+    """TERM, INT, HUP, USR1 and USR2 end a run at the next step, with a checkpoint to go on from.
 
     The first signal asks; the run finishes its step, saves and leaves with its own exit code. A
-    second signal acts as if nothing had been installed. With several processes the request of any
-    of them counts, and all of them stop after the same step; after the failure of one the others
-    end at once.
+    second signal ends it at once, as if nothing had been installed. Under our launcher, which
+    passes signals on, a process may get one twice: a repetition within a moment is the same one.
+    With several processes the request of any of them counts, and all of them stop after the same
+    step; after the failure of one the others end at once. A hang-up that is ignored (`nohup`) stays
+    so.
     """
 
     def __init__(self) -> None:
         self.caught: str | None = None
+        self.since = 0.0
         self.stopped = False
         self.before: dict[signal.Signals, Any] = {}
 
     def install(self) -> None:
         if threading.current_thread() is threading.main_thread():  # Python allows it nowhere else
-            self.before = {s: signal.signal(s, self._catch) for s in SIGNALS}
+            ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            wanted = [s for s in SIGNALS if not (ignored and s == signal.SIGHUP)]
+            self.before = {s: signal.signal(s, self._catch) for s in wanted}
 
     def remove(self) -> None:
         for number, handler in self.before.items():
@@ -169,16 +138,17 @@ class StopOnSignal(TrainerCallback):
         self.before = {}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        self.remove()
-        if failed_elsewhere():  # the launcher clears up: there is nobody left to save with
+        if self.caught and launched() and time.monotonic() - self.since < SAME_SECONDS:
+            return
+        if self.caught or failed_elsewhere():  # the launcher clears up: nobody is left to save with
+            self.remove()
             os.kill(os.getpid(), number)
             return
-        self.caught = signal.Signals(number).name
+        self.caught, self.since = signal.Signals(number).name, time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if any_rank(self.caught is not None) and state.global_step < state.max_steps:
             self.stopped = True
             args.save_total_limit = None  # at the end, a limit of 1 would keep only the best one
-            control.should_log = True
-            control.should_save = True
+            control.should_save = True  # with the sums since the last log: no line out of turn
             control.should_training_stop = True

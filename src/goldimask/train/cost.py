@@ -1,13 +1,16 @@
 """What a training step of each method costs, relative to Vanilla, beside what it must cost.
 
-    ratio   CPU time of the method's step / Vanilla's step, on the same batches and draws
+    ratio   time of the method's step / Vanilla's step, on the same batches and draws
     limit   (Vanilla's step + its extra passes, each one forward without gradient) / Vanilla's step
-    shares  attention capture, selection and weighting, of the method's own step
+    shares  of the method's own step: its phases (those of `MaskedStep`, backward, optimiser), and
+            attention capture, which is a part of the probe
 
-A step is zero_grad, `MaskedStep`, backward, clipping, AdamW (at learning rate zero, so that every
-method always sees the same model) and the metrics. Everything is measured in one run on one thread
-with `process_time`, all methods in turn within each round, minimum over the rounds for each batch,
-summed over the batches. Capture is the difference between a scoring pass with and without it.
+A step is zero_grad, `MaskedStep`, the metrics, backward, clipping and AdamW over what is trainable
+(at learning rate zero, so that every method always sees the same model). Everything runs where the
+model is: on a CPU on one thread, in `process_time`; on an accelerator by events on its own clock,
+which nobody waits for before the step is over. All methods take turns within each round; minimum
+over the rounds for each batch, summed over the batches. Capture is a scoring pass with it minus one
+without.
 """
 
 from __future__ import annotations
@@ -21,17 +24,16 @@ import torch
 
 from goldimask.backbones import Backbone
 from goldimask.data.batches import EpochSampler, make_batch
-from goldimask.data.examples import load_examples
 from goldimask.keys import Keys
-from goldimask.methods import PRESETS, Method, method
-from goldimask.metrics import MetricPool, step_metrics
+from goldimask.methods import PRESETS, Method, method, warm_up
+from goldimask.metrics import PHASES, MetricPool, step_metrics
 from goldimask.noise import overmask
 from goldimask.presets import MAIN
-from goldimask.processes import torch_threads
+from goldimask.processes import clock, hardware, torch_threads
 from goldimask.step import MaskedStep, module_mode
-from goldimask.train.trainer import warm_up
-from goldimask.types import Batch, Signal
+from goldimask.types import Batch, Example, Signal
 
+AFTER = ("backward", "optimiser")  # what follows the phases of a `MaskedStep`
 LOGP = frozenset({Signal.LOGP})
 PROBES = {"forward": LOGP, "forward+attention": LOGP | {Signal.ATTENTION}}
 PROBES["forward+received"] = PROBES["forward+attention"] | {Signal.RECEIVED}
@@ -60,37 +62,50 @@ class Best:
 
 def step_costs(
     backbone: Backbone,
+    examples: Sequence[Example],
     methods: Sequence[str] = MAIN,
     rounds: int = 12,
     batch_size: int = 16,
     batches: int = 1,
-    corpus: str = "tiny-sft",
     attention_layer: int | float | str = "last",
+    group_by_length: bool = True,
     advance: Callable[..., None] = lambda *a, **k: None,
 ) -> dict[str, Any]:
     """Time every method and return one record; `advance` is called after each timed step."""
     names = list(dict.fromkeys(("vanilla", *methods)))
     built = {name: method(name, attention_layer=attention_layer) for name in names}
-    data = corpus_batches(backbone, corpus, batch_size, batches)
+    sampler = EpochSampler([len(e) for e in examples], batch_size, 0, group_by_length)
+    chunks = sampler.order(0)[: batches * batch_size].reshape(-1, batch_size)
+    data = [make_batch([examples[i] for i in chunk], backbone.pad_id) for chunk in chunks]
     for one in built.values():
-        warm_up(one, backbone.model.device)
+        warm_up(one)
     with torch_threads():
         best = run_rounds(backbone, built, data, rounds, advance)
-    tokens = sum(int(b.valid.sum()) for b in data) / len(data)
+        ran_on = hardware()
     return {
         "methods": {name: record(name, built[name], best) for name in names},
         "backbone": backbone.name,
         "blocks": backbone.layers,
-        "corpus": corpus,
+        "trainable": sum(p.numel() for p in backbone.model.parameters() if p.requires_grad),
         "batch_size": batch_size,
         "batches": len(data),
-        "tokens_per_batch": tokens,
+        "tokens_per_batch": sum(int(b.valid.sum()) for b in data) / len(data),
         "candidates_per_example": candidates_mean(data),
         "rounds": rounds,
-        "threads": 1,
+        "hardware": ran_on,
+        "clock": "CPU" if device_of(backbone).type == "cpu" else "device",
         "vanilla_seconds": best["vanilla"].seconds / len(data),
         "forward_seconds": best["forward"].seconds / len(data),
     }
+
+
+def device_of(backbone: Backbone) -> torch.device:
+    return next(backbone.model.parameters()).device
+
+
+def clock_of(device: torch.device) -> Callable[[], Any]:
+    """CPU time, or the device's own."""
+    return time.process_time if device.type == "cpu" else clock(device)
 
 
 def record(name: str, built: Method, best: dict[str, Best]) -> dict[str, Any]:
@@ -108,8 +123,7 @@ def record(name: str, built: Method, best: dict[str, Best]) -> dict[str, Any]:
         "limit": limit,
         "over_limit": own / vanilla / limit - 1.0,
         "capture_share": max(0.0, best[probe].seconds - forward) / own,
-        "selection_share": best[name].phase("select") / own,
-        "weighting_share": best[name].phase("weigh") / own,
+        "shares": {phase: best[name].phase(phase) / own for phase in (*PHASES, *AFTER)},
         "passes": built.passes,
         "paper": PRESETS.get(name).cost,
     }
@@ -123,9 +137,10 @@ def run_rounds(
     advance: Callable[..., None],
 ) -> dict[str, Best]:
     """All methods and bare passes in turn; round -1 warms up and is not counted."""
-    model = backbone.model
-    optimiser = torch.optim.AdamW(model.parameters(), lr=0.0)
-    steps = {n: MaskedStep(m, backbone.scorer, clock=time.process_time) for n, m in built.items()}
+    model, ticks = backbone.model, clock_of(device_of(backbone))
+    data = [batch.to(device_of(backbone)) for batch in data]
+    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.0)
+    steps = {n: MaskedStep(m, backbone.scorer, clock=ticks) for n, m in built.items()}
     noise = overmask()
     best = {name: Best() for name in (*steps, *PROBES)}
     was_training = model.training
@@ -135,7 +150,7 @@ def run_rounds(
             keys = Keys(0, index)
             hidden = noise(batch, keys).candidates
             for name, want in PROBES.items():
-                seconds = probe_seconds(backbone, batch, hidden, want)
+                seconds = probe_seconds(backbone, batch, hidden, want, ticks)
                 if turn >= 0:
                     best[name].take(index, seconds)
             for name in rotated(list(steps), turn):  # no method always runs first
@@ -159,31 +174,32 @@ def step_seconds(
     batch: Batch,
     keys: Keys,
 ) -> tuple[float, dict[str, float]]:
-    start = time.process_time()
+    ticks = [step.clock()]
     optimiser.zero_grad(set_to_none=True)
     out = step(model, batch, keys)
     MetricPool().add(step_metrics(out, batch))
+    ticks.append(step.clock())
     out.loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    ticks.append(step.clock())
+    torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], 1.0)
     optimiser.step()
-    return time.process_time() - start, dict(out.seconds)
+    ticks.append(step.clock())
+    after = dict(zip(AFTER, (ticks[2] - ticks[1], ticks[3] - ticks[2]), strict=True))
+    phases = {**out.seconds, **after}
+    return float(ticks[3] - ticks[0]), {name: float(took) for name, took in phases.items()}
 
 
 def probe_seconds(
-    backbone: Backbone, batch: Batch, hidden: torch.Tensor, want: frozenset[Signal]
+    backbone: Backbone,
+    batch: Batch,
+    hidden: torch.Tensor,
+    want: frozenset[Signal],
+    clock: Callable[[], Any],
 ) -> float:
-    start = time.process_time()
+    start = clock()
     with torch.no_grad(), module_mode(backbone.model, train=False):
         backbone.scorer(backbone.model, batch, hidden, want)
-    return time.process_time() - start
-
-
-def corpus_batches(backbone: Backbone, corpus: str, size: int, count: int) -> list[Batch]:
-    """Batches as the trainer makes them: shuffled, of similar lengths."""
-    examples, _ = load_examples(corpus, backbone, limit=16 * size, supervise_turn_end=True)
-    order = EpochSampler([len(e) for e in examples], size, seed=0).order(0)
-    chunks = order[: count * size].reshape(-1, size)
-    return [make_batch([examples[i] for i in chunk], backbone.pad_id) for chunk in chunks]
+    return float(clock() - start)
 
 
 def candidates_mean(data: Sequence[Batch]) -> float:

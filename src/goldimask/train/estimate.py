@@ -1,85 +1,86 @@
 """`goldimask train --dry-run`: what a recipe takes, without loading a weight.
 
-P parameters outside the embedding, n tokens of a step, per token:
-
-    forward 2P, backward 4P (2P when the weights are frozen, LoRA), 2P more with gradient
-    checkpointing, 2P for a probe pass
-    hours = steps x n x FLOP / (processes x TFLOPS x 10^12) / 3600
-
-`TFLOPS` is what one accelerator sustains, not its peak: 150 is about half the peak of an A100, so
-take the hours as an order of magnitude. Token counts come from the data when it and the tokenizer
-are at hand, and from `data.max_length` (an upper bound) otherwise; `tokens_from` says which. Memory
-is the estimate of `goldimask model`, for one process; FSDP2 divides weights, gradients and
-optimiser state by the number of processes.
+Memory is the peak of `backbones/footprint.py` for the options of the recipe, on one device. Time is
+the arithmetic of `cards.py` on a card of its table: the one that is here, the one that `--card`
+names, or an A100. `hours_here` takes the rate of a matrix product that is timed on this machine, an
+upper bound of what a model reaches. Token counts come from the data when it and the tokenizer are
+at hand, and from `data.max_length` (an upper bound) otherwise; `tokens_from` says which.
 """
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
-from goldimask.backbones.base import Family
-from goldimask.backbones.checkpoint import empty_model
-from goldimask.backbones.dream import DREAM
-from goldimask.backbones.llada import LLADA
-from goldimask.backbones.loading import empty_backbone
-from goldimask.backbones.summary import adapter_size, memory
-from goldimask.config import Recipe
+import torch
+
+from goldimask.backbones.checkpoint import FAMILIES, empty_model
+from goldimask.backbones.footprint import Use, footprint
+from goldimask.backbones.known import PUBLISHED
+from goldimask.backbones.loading import empty_backbone, resolve_dtype
+from goldimask.backbones.summary import adapter_use
+from goldimask.config import MethodSection, Recipe
 from goldimask.errors import GoldimaskError
+from goldimask.processes import own_device
+from goldimask.registry import allow_plugins, is_plugin
 from goldimask.train.arguments import DEFAULTS, check_trainer, micro_batches
+from goldimask.train.cards import DEFAULT, SHARE, card_named, own_card, step_seconds, work
 from goldimask.train.prepare import make_data, make_method
 
-TFLOPS = 150.0
-
-LLADA_8B = {
-    "d_model": 4096,
-    "n_heads": 32,
-    "n_kv_heads": 32,
-    "n_layers": 32,
-    "mlp_hidden_size": 12288,
-    "embedding_size": 126464,
-    "vocab_size": 126464,
-    "max_sequence_length": 4096,
-    "mask_token_id": 126336,
-}
-DREAM_7B = {
-    "hidden_size": 3584,
-    "num_attention_heads": 28,
-    "num_key_value_heads": 4,
-    "num_hidden_layers": 28,
-    "intermediate_size": 18944,
-    "vocab_size": 152064,
-    "mask_token_id": 151666,
-}
-KNOWN: dict[str, tuple[Family, dict[str, Any]]] = {  # sizes of the named backbones
-    "llada-8b-instruct": (LLADA, LLADA_8B),
-    "llada-1.5": (LLADA, LLADA_8B),
-    "dream-7b-instruct": (DREAM, DREAM_7B),
-}
+CONTEXT = 1.0  # GiB that a CUDA context takes
+CANDIDATES = 0.68  # of a response: what over-masking hides on average at long lengths
 
 
-def estimate(recipe: Recipe, processes: int = 1, launch: str = "ddp") -> dict[str, Any]:
+@allow_plugins(False)
+def estimate(
+    recipe: Recipe, processes: int = 1, launch: str = "ddp", card: str | None = None
+) -> dict[str, Any]:
     """Steps, tokens, memory and time; every mistake that needs no weights surfaces."""
-    method = make_method(recipe.method)
+    passes = passes_of(recipe.method)
     trainer = {**DEFAULTS, **check_trainer(recipe.trainer)}
     each, accumulation = micro_batches(recipe.trainer, recipe.global_batch_size, processes)
     skeleton, tokens = shape(recipe)
     found = token_counts(recipe, skeleton)
     steps = int(trainer["max_steps"])
-    length = min(found["max_length"], recipe.data.max_length)
-    kind = ("full" if recipe.lora is None else "lora") + (
-        "_checkpointed" if trainer.get("gradient_checkpointing") else ""
+    model, length, lora = skeleton.model, found["longest"], recipe.lora
+    device = own_device()
+    named = None if recipe.backbone.dtype == "auto" else recipe.backbone.dtype
+    dtype = resolve_dtype(named, device)
+    adapter = adapter_use(model, skeleton.family, lora.r, lora.targets) if lora else {}
+    use = Use(
+        length,
+        each,
+        **adapter,
+        checkpointed=bool(trainer.get("gradient_checkpointing")),
+        quant=recipe.backbone.quant,
+        shards=processes if launch == "fsdp2" else 1,
+        accumulated=accumulation > 1,
+        probe=passes > 1,
+        eval_batch=recipe.evaluation.batch_size if recipe.data.validation else 0,
+        weight_bytes=dtype.itemsize,
+        eager=recipe.backbone.attn == "eager",
     )
-    lora = recipe.lora
-    adapter = adapter_size(skeleton.model, skeleton.family, lora.r, lora.targets) if lora else 0
-    needed = memory(skeleton.model, length, each, adapter)
-    per_token = flops_per_token(skeleton, method.passes, recipe.lora is not None, trainer)
-    step_tokens = found["mean_length"] * recipe.global_batch_size
-    flops = per_token * step_tokens * steps
+    needed = footprint(model, use)
+    on = card_named(card) if card else own_card() or card_named(DEFAULT)
+    mean = found["mean_length"]
+    flop = work(model, mean, passes, lora is not None, use.checkpointed).total
+    step_tokens = mean * recipe.global_batch_size
+    trained = adapter.get("adapter") or sum(p.numel() for p in model.parameters())
+    spent = step_seconds(
+        flop * step_tokens,
+        on,
+        processes,
+        trained / use.shards,
+        CANDIDATES * mean * each**0.5,
+        alone=passes > 1 and accumulation == 1,
+    )
+    here = measured_rate(device, dtype)
+    flops = flop * step_tokens * steps
     return {
         "backbone": skeleton.name,
-        "parameters": sum(p.numel() for p in skeleton.model.parameters()),
-        "trainable": needed["adapter_parameters"] if lora else "all",
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "trainable": adapter.get("adapter", "all"),
         "processes": processes,
         "launch": launch if processes > 1 else None,
         "steps": steps,
@@ -88,58 +89,92 @@ def estimate(recipe: Recipe, processes: int = 1, launch: str = "ddp") -> dict[st
         "accumulation": accumulation,
         "examples": found["examples"],
         "epochs": found["examples"] and steps * recipe.global_batch_size / found["examples"],
-        "passes": method.passes,
+        "passes": passes,
         "tokens_per_step": round(step_tokens),
         "tokens": round(step_tokens * steps),
         "tokens_from": found["source"],
-        "memory_gib": needed["gib"][kind],
-        "memory_of": f"{kind.replace('_', ', ')}, {each} x {length} tokens, one process",
+        "max_length": found["limit"],
+        "warning": found["warning"],
+        "memory_gib": needed["peak"],
+        "memory_of": memory_words(use, needed),
         "exaflop": flops / 1e18,
-        "hours": flops / (processes * TFLOPS * 1e12) / 3600,
-        "hours_at": f"{TFLOPS:g} TFLOP/s sustained by each of {processes}",
+        "hours": sum(spent.values()) * steps / 3600,
+        "hours_at": f"estimated for {processes} x {on.name} at {SHARE:.0%} of "
+        f"{on.tflops:g} TFLOP/s; selection {spent['selection'] * steps / 3600:.2g} h of it",
+        "fits": f"{on.name}: {on.memory_gb * 1e9 / 2**30:.0f} GiB, "
+        f"{'yes' if needed['peak'] + CONTEXT < on.memory_gb * 1e9 / 2**30 else 'NO'}",
+        "hours_here": flops / (processes * here) / 3600,
+        "hours_here_at": f"{here / 1e12:.2g} TFLOP/s, a product timed on this {device.type}",
         "backbone_from": tokens,
     }
 
 
+def memory_words(use: Use, needed: dict[str, float]) -> str:
+    """What the number is for, and in which phase it is reached."""
+    phases = {k: v for k, v in needed.items() if k not in ("peak", "weights")}
+    kind = "LoRA" if use.adapter else "full tuning"
+    words = [kind, *["recomputed blocks"] * use.checkpointed, *[use.quant] * bool(use.quant)]
+    words += [f"{use.batch} x {use.length} tokens", f"{8 * use.weight_bytes}-bit"]
+    words += [f"each of {use.shards} shards" if use.shards > 1 else "each device"]
+    return f"estimated: {', '.join(map(str, words))}; at the {max(phases, key=phases.__getitem__)}"
+
+
+def passes_of(section: MethodSection) -> int:
+    """Forward passes of a step; two where a plug-in decides, which a dry run does not import."""
+    parts = (section.noise, section.select, section.weigh)
+    names = (section.preset, *(part.get("kind") for part in parts))
+    return 2 if any(map(is_plugin, names)) else make_method(section).passes
+
+
 def shape(recipe: Recipe) -> tuple[Any, str]:
     """The architecture without memory behind it, with its tokenizer when that is at hand."""
-    name = recipe.backbone.path or recipe.backbone.name
+    section = recipe.backbone
+    name = section.path or section.name
+    given = {"layout": section.layout, "shift": section.shift, "mask_id": section.mask_id}
+    known = next((row for row in PUBLISHED if row.name == name), None)
     try:
-        return empty_backbone(name), "config.json"
+        return empty_backbone(name, **given), "config.json"
     except GoldimaskError:
-        if name not in KNOWN:
+        if known is None:
             raise
-    family, fields = KNOWN[name]
-    model = empty_model(family.config(**fields), family)
+    family = FAMILIES[known.layout]
+    model = empty_model(family.config(**known.sizes), family)
     return SimpleNamespace(model=model, name=name, family=family), "known sizes, not downloaded"
 
 
 def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
     """Number of training examples and their lengths, or the bound that the recipe gives."""
-    bound = recipe.data.max_length
-    unknown = {"examples": None, "mean_length": float(bound), "max_length": bound}
+    bound = min(recipe.data.max_length, skeleton.model.config.max_position_embeddings)
+    unknown = {"examples": None, "mean_length": float(bound), "longest": bound}
+    unknown |= {"limit": bound, "warning": None}
     if not hasattr(skeleton, "tokenizer"):
         return {**unknown, "source": "data.max_length; the tokenizer is not downloaded"}
+    if any(is_plugin(x.corpus) for x in (recipe.data, *recipe.data.mixture)):
+        return {**unknown, "source": "data.max_length; a plug-in's corpus is not made"}
     try:
-        train = make_data(recipe.data, skeleton, recipe.seed).train
+        data = make_data(recipe.data, skeleton, recipe.seed)
     except GoldimaskError as error:
         if "could not be fetched" not in str(error):
             raise
         return {**unknown, "source": "data.max_length; the corpus is not downloaded"}
-    lengths = [len(e) for e in train]
+    lengths = [len(e) for e in data.train]
     mean = sum(lengths) / len(lengths)
     return {
-        "examples": len(train),
+        "examples": len(data.train),
         "mean_length": mean,
-        "max_length": max(lengths),
+        "longest": max(lengths),
+        "limit": data.report.limit,
+        "warning": data.report.warning(),
         "source": "data",
     }
 
 
-def flops_per_token(skeleton: Any, passes: int, frozen: bool, trainer: dict[str, Any]) -> float:
-    """By the formula at the top."""
-    model = skeleton.model
-    embedding = model.get_input_embeddings().weight.numel()
-    size = sum(p.numel() for p in model.parameters()) - embedding
-    each = 2 + (2 if frozen else 4) + 2 * bool(trainer.get("gradient_checkpointing"))
-    return size * (each + 2 * (passes - 1))
+def measured_rate(device: torch.device, dtype: torch.dtype, size: int = 512) -> float:
+    """FLOP/s of a square matrix product: the best of two, after one that does not count."""
+    a = torch.ones(size, size, device=device, dtype=dtype)
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        (a @ a)[0, 0].item()  # waits for the device
+        times.append(time.perf_counter() - start)
+    return 2 * size**3 / min(times[1:])

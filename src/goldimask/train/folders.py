@@ -15,10 +15,10 @@ hashes of weights and data, the attention layer that was measured, the number of
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from filelock import FileLock
 
 from goldimask.config import Recipe, parse_recipe, read_yaml, recipe_dict, recipe_yaml
 from goldimask.errors import GoldimaskError
-from goldimask.files import write_json, write_text
+from goldimask.files import read_object, write_json, write_text
 from goldimask.jobs import damage, drop_lock, partial_of, take_lock, unfinished_folder
 from goldimask.processes import on_main, rank
 from goldimask.records import RECIPE
@@ -62,7 +62,10 @@ def run_folder(output: Path, recipe: Recipe, start: dict[str, Any], say: Say) ->
         return True
 
     with unfinished_folder(output, keep) as partial:
-        shutil.rmtree(partial / WRITING, ignore_errors=True)  # what a kill left behind
+        for left in partial.glob(
+            ".*"
+        ):  # by a kill: half a checkpoint, files and folders unnamed yet
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
         write_text(partial / RECIPE, recipe_yaml(recipe))
         write_json(partial / START, start)
         yield partial
@@ -77,25 +80,41 @@ def non_finite_file(partial: Path, process: int = 0) -> Path:
 def find_checkpoint(
     recipe: Recipe, output: Path, resume: bool, allow_changes: bool, say: Say
 ) -> Path | None:
-    """The checkpoint to resume from, or None; refuses what would overwrite or mix runs."""
+    """The checkpoint to resume from, or None; refuses what would overwrite or mix runs.
+
+    An unfinished folder without a sound checkpoint holds nothing to go on from: with `resume` or
+    without, the run starts afresh.
+    """
     partial = partial_of(output)
     if output.exists():
         raise GoldimaskError(f"output: '{output}' exists; choose another output=... or remove it")
-    if not resume:
-        if partial.exists():
-            raise GoldimaskError(
-                f"output: '{partial}' holds an unfinished run; continue with --resume or remove it"
-            )
-        return None
     checkpoint = last_sound(partial, say)
     if checkpoint is None:
+        if partial.exists():
+            say(f"'{partial}' holds no sound checkpoint: {clear_away(partial)}, starting afresh")
+        elif resume:
+            say(f"--resume: there is no '{partial}', starting afresh")
+        return None
+    if not resume:
         raise GoldimaskError(
-            f"--resume: '{partial}' holds no complete checkpoint; start without --resume"
+            f"output: '{partial}' holds an unfinished run; continue with --resume or remove it"
         )
     before = parse_recipe(read_yaml(partial / RECIPE), str(partial / RECIPE))
     changed = differences(recipe_dict(before), recipe_dict(recipe))
     complain(changed, allow_changes, say)
     return checkpoint
+
+
+def clear_away(partial: Path) -> str:
+    """Remove an unfinished folder; one with damaged checkpoints is only set aside."""
+    if not any(partial.glob("checkpoint-*")):
+        shutil.rmtree(partial)
+        return "removed"
+    stem = partial.name.removesuffix(".partial")
+    names = (partial.with_name(f"{stem}.damaged-{n}") for n in count(1))
+    aside = next(name for name in names if not name.exists())
+    partial.rename(aside)
+    return f"set aside as '{aside}'"
 
 
 def last_sound(folder: Path, say: Say = lambda _: None) -> Path | None:
@@ -139,7 +158,14 @@ def differences(a: dict[str, Any], b: dict[str, Any], at: str = "") -> list[str]
 
 def read_start(partial: Path) -> dict[str, Any]:
     """What an unfinished run recorded when it began."""
-    try:
-        return json.loads((partial / START).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise GoldimaskError(f"--resume: '{partial / START}' cannot be read ({error})") from error
+    return read_object(partial / START)
+
+
+def is_disk(error: Exception) -> bool:
+    """A write that failed, as the libraries report it."""
+    words = ("write", "No space", "File too large", "I/O error", "inline_container")
+    return isinstance(error, OSError) or any(w in str(error) for w in words)
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

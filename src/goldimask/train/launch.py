@@ -8,7 +8,13 @@ checkpoint before they end.
 
 Sharded models (FSDP2): accelerate shards on accelerators only and, on CPUs, leaves a request for
 FSDP2 without a word: the run would be DDP. The engine itself works there, so the request is put
-where accelerate looks (`honour_request`).
+where accelerate looks (`honour_request`). We shard ourselves (`shard`), in the same way everywhere:
+
+    arithmetic in the lower precision; master weights, gradient sums, log p, attention and RoPE in
+    float32: nothing that enters or leaves a block is cast (accelerate's policy rounds all of it)
+
+The model waits in host memory, and a block at a time becomes float32 on the device and is cut up,
+so that no card ever holds more than its share and one block.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ from typing import Any, Literal
 
 from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.files import write_json
-from goldimask.processes import rank
+from goldimask.processes import check_devices, rank, sharded
 
 Launch = Literal["ddp", "fsdp2"]
 REPORTS = "GOLDIMASK_REPORTS"  # folder in which processes leave the reason of their end
@@ -73,11 +79,12 @@ def run_elastic(words: Sequence[str], processes: int, env: dict[str, str], folde
         rdzv_endpoint="localhost:0",
         max_restarts=0,
         shutdown_timeout=grace_seconds(),
+        signals_to_handle="SIGTERM,SIGINT,SIGHUP,SIGUSR1,SIGUSR2,SIGQUIT",
         logs_specs=DefaultLogsSpecs(log_dir=folder),
     )
     os.environ.update({"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), **env})
     try:
-        elastic_launch(config, sys.executable)("-m", "goldimask", *words)
+        elastic_launch(config, sys.executable)("-P", "-m", "goldimask", *words)
     except SignalException as error:
         if first_report(Path(folder)) is None:
             raise KeyboardInterrupt from error
@@ -95,16 +102,6 @@ def grace_seconds() -> int:
     if not text.isdecimal() or int(text) < 1:
         raise GoldimaskError(f"{GRACE}: '{text}' must be a whole number of seconds, at least 1")
     return int(text)
-
-
-def check_devices(processes: int) -> None:
-    """More processes than accelerators would share a card silently."""
-    import torch
-
-    if torch.accelerator.is_available() and processes > torch.accelerator.device_count():
-        raise GoldimaskError(
-            f"--nproc: {processes} processes for {torch.accelerator.device_count()} device(s)"
-        )
 
 
 def config_file(kind: str) -> Path:
@@ -139,6 +136,11 @@ def report_failure(error: BaseException) -> bool:
     return True
 
 
+def launched() -> bool:
+    """Was this process started by `launch`?"""
+    return bool(os.environ.get(REPORTS))
+
+
 def failed_elsewhere() -> bool:
     """Has a process of this job already reported its failure?"""
     folder = os.environ.get(REPORTS)
@@ -158,13 +160,48 @@ def honour_request(accelerator: Any) -> bool:
     """Make FSDP2 the engine where it was asked for and accelerate would not; True if it was."""
     from accelerate import DistributedType, FullyShardedDataParallelPlugin, PartialState
 
-    asked = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() == "true"
-    if not asked or accelerator.distributed_type != DistributedType.MULTI_CPU:
+    if not sharded() or accelerator.distributed_type != DistributedType.MULTI_CPU:
         return False
     accelerator.state.fsdp_plugin = FullyShardedDataParallelPlugin()  # reads the environment
     accelerator.state.distributed_type = DistributedType.FSDP
     PartialState._shared_state["distributed_type"] = DistributedType.FSDP
     return True
+
+
+def master_weights(model: Any) -> None:
+    """What is trained, in float32."""
+    for p in model.parameters():
+        if p.requires_grad:
+            p.data = p.data.float()
+
+
+def hold_weights(model: Any, accelerator: Any, cut: bool) -> None:
+    """What is trained becomes float32: on this device, or a block at a time where it is cut up."""
+    from goldimask.train.arguments import check_precision  # brings transformers
+
+    check_precision(model, accelerator.mixed_precision != "no")
+    if not cut:
+        master_weights(model)
+    elif not hasattr(model, "reshard"):
+        shard(model, accelerator.device, accelerator.mixed_precision)
+        accelerator.state.fsdp_plugin.auto_wrap_policy = None  # or it looks for whole blocks
+
+
+def shard(model: Any, device: Any, mixed: str) -> None:
+    """FSDP2 in place: every block is a unit, the rest another; `mixed` is no, bf16 or fp16."""
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    low = {"no": None, "bf16": torch.bfloat16, "fp16": torch.float16}[mixed]
+    sums = None if low is None else torch.float32
+    policy = MixedPrecisionPolicy(low, sums, output_dtype=None, cast_forward_inputs=False)
+    blocks = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    for module in (*blocks, model):
+        for p in module.parameters():
+            if p.requires_grad and not hasattr(p, "device_mesh"):
+                p.data = p.data.to(device).float()
+        fully_shard(module, mp_policy=policy)
 
 
 def gather_parameters(model: Any, only_trainable: bool) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
+
+import torch
 
 from goldimask import processes
 from goldimask.backbones import Backbone, find_model, load_backbone
@@ -26,6 +29,7 @@ from goldimask.data.rows import Row
 from goldimask.errors import GoldimaskError
 from goldimask.jobs import job_key
 from goldimask.methods import Method, method
+from goldimask.tabulated import tables_of
 from goldimask.train.arguments import check_trainer
 from goldimask.types import Example
 
@@ -50,11 +54,11 @@ class Prepared:
     data: Data
 
 
-def prepare(recipe: Recipe) -> Prepared:
-    """Build the objects of a recipe."""
+def prepare(recipe: Recipe, device: str | None = None) -> Prepared:
+    """Build the objects of a recipe, on the device of this process unless told."""
     built = make_method(recipe.method)
     check_trainer(recipe.trainer)
-    backbone = make_backbone(recipe.backbone, processes.own_device())
+    backbone = make_backbone(recipe.backbone, device)
     data = make_data(recipe.data, backbone, recipe.seed)
     if recipe.lora is not None:
         backbone = with_adapter(backbone, recipe.lora, recipe.seed)
@@ -75,20 +79,30 @@ def make_method(section: MethodSection) -> Method:
 
 
 def make_backbone(section: BackboneSection, device: str | None = None) -> Backbone:
-    """The backbone of a recipe; one with an adapter is refused, for it could not be saved."""
+    """The backbone of a recipe; one with an adapter is refused, for it could not be saved.
+
+    A model to be sharded stays in host memory until it is, with the precision of its device.
+    """
     name = section.path or section.name
+    place = torch.device(device) if device else processes.own_device()
+    waits = processes.sharded() and section.quant is None and place.type != "cpu"
+    dtype = {"auto": "bfloat16" if waits else None}.get(section.dtype, section.dtype)
     if find_model(name).adapter is not None:
         raise GoldimaskError(
             f"backbone.path: {name} is a run with an adapter; merge it first (goldimask merge)"
         )
     return load_backbone(
         name,
-        dtype=None if section.dtype == "auto" else section.dtype,
-        device=device,
+        dtype=dtype,
+        device="cpu" if waits else place,
         attn=section.attn,
         quant=section.quant,
         kernel=section.kernel,
         attention_rows=section.attention_rows,
+        compile=section.compile,
+        layout=section.layout,
+        shift=section.shift,
+        mask_id=section.mask_id,
     )
 
 
@@ -154,10 +168,27 @@ def train_key(recipe: Recipe, weights: str | None = None) -> str:
     `weights` is the hash of the base where it is known already. Nothing is tokenised or loaded.
     """
     settings = {k: v for k, v in recipe_dict(recipe).items() if k != "output"}
-    rows = [row.values for row in data_rows(recipe.data, recipe.seed)]
+    if curves := method_tables(recipe):
+        settings["method"] = [_without_files(settings["method"]), curves]
+    read = (row.content for row in data_rows(recipe.data, recipe.seed))
+    rows = [str(x) if isinstance(x, GoldimaskError) else x for x in read]  # one that is skipped
     return job_key(
         "train", weights=weights or weights_hash(base_of(recipe)), settings=settings, data=rows
     )
+
+
+def method_tables(recipe: Recipe) -> dict[str, list[tuple[float, ...]]]:
+    """Points of the tabulated curves of a recipe's method, by key."""
+    found = tables_of(recipe_dict(recipe)["method"])
+    return {key: [table.x, table.y] for key, table in found}
+
+
+def _without_files(section: Any) -> Any:
+    """A section without the names of its tables' files, whose points count instead."""
+    if not isinstance(section, dict):
+        return section
+    table = section.get("kind") == "table"
+    return {k: _without_files(v) for k, v in section.items() if not (table and k == "file")}
 
 
 def base_of(recipe: Recipe) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from goldimask.data.batches import EpochSampler, pad_share
 from goldimask.keys import Keys, Stream
-from goldimask.processes import world
+from goldimask.processes import devices, own_device, world
 from goldimask.train.arguments import micro_batches
 from goldimask.train.prepare import Prepared
 from goldimask.types import Example
@@ -32,9 +32,13 @@ def summary_lines(ready: Prepared) -> list[str]:
     )
     share = pad_share(train, sampler, each, recipe.data.pad_to_multiple)
     shared = f" on {world()} processes" if world() > 1 else ""
+    idle = devices() > 1 and world() == 1
+    others = f", one of {devices()}; --nproc {devices()} trains on all of them" if idle else ""
     return [
+        f"device    {own_device()}{others}",
         f"data      {', '.join(ready.data.report.lines())}: {len(train)} to train on, "
         f"{len(ready.data.validation)} held out",
+        *([f"warning   {warning}"] if (warning := ready.data.report.warning()) else []),
         *length_table(train),
         f"batches   {recipe.global_batch_size} examples a step, {each} at a time{shared}; "
         f"{share:.1%} padding",

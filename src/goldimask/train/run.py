@@ -1,7 +1,7 @@
 """Recipe -> objects -> training -> run folder.
 
-    runs/x/  recipe.yaml  manifest.json  metrics.jsonl  trainer_state.json  tensorboard/
-             adapter/ or model/   checkpoint-N/   complete.json
+    runs/x/  recipe.yaml  manifest.json  metrics.jsonl  held_out.json  trainer_state.json
+             tensorboard/  adapter/ or model/   checkpoint-N/   complete.json
 
 Every process of a distributed run executes `train`; rank 0 owns the folder (`folders.py`).
 """
@@ -22,10 +22,10 @@ from goldimask.backbones.identity import weights_hash
 from goldimask.config import Recipe, recipe_dict
 from goldimask.data.examples import data_hash
 from goldimask.errors import GoldimaskError
-from goldimask.files import write_text
+from goldimask.files import write_json, write_text
 from goldimask.jobs import make_manifest, partial_of
 from goldimask.keys import Stream, torch_seed
-from goldimask.records import METRICS, write_manifest
+from goldimask.records import METRICS, digest, write_manifest
 from goldimask.step import MaskedStep
 from goldimask.train.arguments import training_arguments
 from goldimask.train.attention_layer import resolve_layer
@@ -39,10 +39,13 @@ from goldimask.train.folders import (
     run_folder,
 )
 from goldimask.train.launch import gather_parameters
-from goldimask.train.prepare import Prepared, base_of, prepare, train_key
+from goldimask.train.meters import Clock
+from goldimask.train.prepare import Prepared, base_of, method_tables, prepare, train_key
 from goldimask.train.preview import shown_examples, summary_lines
 from goldimask.train.trainer import GoldiTrainer
+from goldimask.train.validation import mean_and_error, two_checkpoints, verdict
 
+HELD_OUT = "held_out.json"  # loss of every held-out example at every evaluation
 DROPOUT_COUNTER = 2  # keeps the dropout's seed apart from those of fresh weights
 Say = Callable[[str], None]
 
@@ -63,8 +66,8 @@ def train(
     processes.start()
     if processes.rank() != 0:
         say = lambda _: None  # noqa: E731
-    output = Path(recipe.output)
-    with only_writer(output):
+    output, clock = Path(recipe.output), Clock()
+    with only_writer(output), clock.during("loading"):
         checkpoint = processes.on_main(
             lambda: find_checkpoint(recipe, output, resume, allow_changes, say)
         )
@@ -75,8 +78,9 @@ def train(
         processes.wait()
         with run_folder(output, recipe, start, say) as partial:
             processes.wait()
-            trainer = run_trainer(ready, partial, checkpoint)
-            summary = finish(ready, trainer, partial, start)
+            trainer = run_trainer(ready, partial, checkpoint, clock)
+            with clock.during("checkpoints"):
+                summary = finish(ready, trainer, partial, start, say)
         processes.wait()
     return {"output": str(output), **summary}
 
@@ -102,20 +106,23 @@ def settle(
         "data_hash": data_hash(data.train),
         "world_size": processes.world(),
         "layers": layers,
+        "tables": digest(method_tables(recipe)),
     }
     return replace(ready, method=method), start
 
 
 def start_changes(recipe: Recipe, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What would make a resumed run another one; processes matter only where dropout draws."""
-    kept = ["weights", "data_hash"]
+    kept = ["weights", "data_hash", "tables"]
     kept += ["world_size"] * bool(recipe.lora and recipe.lora.dropout)
     return differences({k: before.get(k) for k in kept}, {k: now.get(k) for k in kept})
 
 
-def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> GoldiTrainer:
+def run_trainer(
+    ready: Prepared, folder: Path, checkpoint: Path | None, clock: Clock
+) -> GoldiTrainer:
     """Train to the last step; a signal ends it earlier, with a checkpoint."""
-    trainer, bar = make_trainer(ready, folder)
+    trainer, bar = make_trainer(ready, folder, clock)
     stopper = StopOnSignal()
     trainer.add_callback(stopper)
     seed = torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, processes.rank())
@@ -135,7 +142,9 @@ def run_trainer(ready: Prepared, folder: Path, checkpoint: Path | None) -> Goldi
     return trainer
 
 
-def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
+def make_trainer(
+    ready: Prepared, folder: Path, clock: Clock | None = None
+) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
@@ -161,7 +170,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
     trainer = GoldiTrainer(
         model=ready.backbone.model,
         args=args,
-        step=MaskedStep(ready.method, ready.backbone.scorer),
+        step=MaskedStep(ready.method, ready.backbone.scorer, processes.clock(args.device)),
         examples=data.train,
         validation=data.validation,
         seed=recipe.seed,
@@ -172,7 +181,9 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
         classes=data.classes,
         objective=evaluation.objective,
         levels=evaluation.t_grid,
+        pairs=evaluation.pairs,
         eval_batch_size=evaluation.batch_size,
+        clock=clock,
         callbacks=callbacks,
     )
     trainer.remove_callback(PrinterCallback)
@@ -180,7 +191,7 @@ def make_trainer(ready: Prepared, folder: Path) -> tuple[GoldiTrainer, Bar]:
 
 
 def finish(
-    ready: Prepared, trainer: GoldiTrainer, folder: Path, start: dict[str, Any]
+    ready: Prepared, trainer: GoldiTrainer, folder: Path, start: dict[str, Any], say: Say
 ) -> dict[str, Any]:
     """Write what a finished run consists of; the model is the best one when the recipe says so."""
     recipe, data = ready.recipe, ready.data
@@ -197,9 +208,6 @@ def finish(
     trainer.save_state()
     state = folder / "trainer_state.json"
     write_text(state, state.read_text().replace(f"{folder}{os.sep}", ""))  # paths within the run
-    history = trainer.state.log_history
-    held_out = [x["eval_loss"] for x in history if "eval_loss" in x]
-    tuned = [x["eval_loss"] for x in history if "eval_loss" in x and x["step"] > 0]
     summary = {
         "method": recipe.method.preset,
         "steps": trainer.state.global_step,
@@ -207,19 +215,43 @@ def finish(
         "validation_examples": len(data.validation),
         "seed": recipe.seed,
         "data_hash": start["data_hash"],
-        "eval_loss_first": held_out[0] if held_out else None,
-        "eval_loss_best": min(tuned) if tuned else None,  # of the models that could be kept
-        "eval_loss_last": held_out[-1] if held_out else None,
+        **held_out_facts(trainer.held_out, say),
     }
+    if data.validation:
+        ids = sorted(e.example_id for e in data.validation)
+        write_json(folder / HELD_OUT, {"examples": ids, "losses": trainer.held_out})
     facts = {
         **summary,
         "world_size": processes.world(),
+        "seconds": trainer.clock.record(),
         "attention_layer": ready.method.attention_layer,
         "layer_probe": start["layers"],
         "classes": trainer.tally.shares(),
+        "tables": method_tables(recipe),
         "recipe": recipe_dict(recipe),
     }
     weights = start["weights"]
     key = train_key(recipe, weights)
     write_manifest(folder, make_manifest("train", key, base_of(recipe), weights, **facts))
     return summary
+
+
+def held_out_facts(history: dict[int, list[float]], say: Say) -> dict[str, float | None]:
+    """First, best and last held-out loss with their standard errors, and what best is worth.
+
+    The best one is of the models that could be kept, so the start does not count.
+    """
+    means = {step: mean_and_error(losses) for step, losses in sorted(history.items())}
+    tuned = {step: found for step, found in means.items() if step > 0}
+    best = min(tuned, key=lambda step: tuned[step][0], default=None)
+    chosen = {"first": min(means, default=None), "best": best, "last": max(means, default=None)}
+    facts: dict[str, float | None] = {"eval_loss_best_step": best}
+    for name, step in chosen.items():
+        mean, error = (None, None) if step is None else means[step]
+        facts |= {f"eval_loss_{name}": mean, f"eval_loss_{name}_se": error}
+    compared = two_checkpoints(history)
+    if compared is not None:
+        say(verdict(compared))
+        facts |= {f"eval_loss_{k}": compared[k] for k in ("rival", "difference")}
+        facts["eval_loss_difference_se"] = compared["se"]
+    return facts

@@ -34,7 +34,7 @@ class Tally:
         weight = out.weights.value * out.weights.scale[:, None]
         parts = [out.corruption.candidates, out.supervised, weight]
         values = torch.stack([p.double() for p in parts]).cpu().numpy()
-        for b, example_id in enumerate(batch.example_id.tolist()):
+        for b, example_id in enumerate(batch.on_host()[1]):
             kinds = self.kinds.get(example_id)
             if kinds is None:
                 continue
@@ -49,14 +49,6 @@ class Tally:
         self.before, self.recent = self.before + recent, np.zeros_like(recent)
         found = _shares(self.names, recent)
         return {f"class/{kind}/{part}": x for kind, row in found.items() for part, x in row.items()}
-
-    def total(self, reduce: Reduce | None = None, device: Any = None) -> np.ndarray:
-        """Sums over the whole run, the same on every rank."""
-        return self.before + _summed(self.recent, reduce, device)
-
-    def restore(self, total: np.ndarray) -> None:
-        """Go on from a checkpoint."""
-        self.before, self.recent = total, np.zeros_like(total)
 
     def shares(self) -> dict[str, dict[str, float]]:
         """Kind -> its share of candidates, targets and weight of the whole run, after a `pop`."""

@@ -7,10 +7,11 @@ What the subclass changes, and why:
   * `loss_is_scaled_for_ga = False`: the loss is a micro-batch mean, so the Trainer must divide it
     by the accumulation count (left to guess, it would not, and gradients would be too large);
   * the sampler: the order depends on (seed, epoch) only, and every item carries its epoch;
-  * `evaluate`: the fixed bank of noise levels and masks, summed exactly per example, so that the
-    figure depends neither on the batch size nor on the number of ranks and repeats bit for bit;
-  * checkpoints hold the state of the method, keep the parameter names of the running model, and
-    get their name when they are complete (`folders.py`);
+  * `evaluate`: the fixed bank of noise levels and masks (`validation.py`), per example and with its
+    standard error; it depends neither on the batch size nor on the ranks and repeats bit for bit;
+  * checkpoints hold the state of the method and of what is logged (`meters.py`), keep the parameter
+    names of the running model, and get their name when they are complete (`folders.py`);
+  * the loss is the next of `MaskedStep.accumulate`, which selects ahead within a step;
   * logs add the metrics of the step, the speed, and the kinds of tokens that were supervised;
   * non-finite losses end the run and name the examples.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,21 +37,18 @@ from goldimask.errors import RunFailed
 from goldimask.files import write_json
 from goldimask.jobs import damage, publish
 from goldimask.keys import Keys
-from goldimask.methods import Method
+from goldimask.methods import warm_up
 from goldimask.metrics import MetricPool, step_metrics
-from goldimask.processes import wait
-from goldimask.select import warmup
-from goldimask.select.api import SELECTOR_NAMES
+from goldimask.processes import gather, wait
 from goldimask.step import MaskedStep
-from goldimask.train.callbacks import Speed
-from goldimask.train.folders import WRITING, non_finite_file
-from goldimask.train.launch import honour_request
+from goldimask.train.folders import WRITING, first_line, is_disk, non_finite_file
+from goldimask.train.launch import hold_weights, honour_request
+from goldimask.train.meters import Clock, Speed, load_meters, save_meters
 from goldimask.train.tally import Tally
-from goldimask.train.validation import Objective, make_judge, score_bank
-from goldimask.types import Example
+from goldimask.train.validation import Objective, make_judge, mean_and_error, score_bank
+from goldimask.types import Batch, Example, StepOutput
 
 METHOD_STATE = "method.safetensors"
-CLASSES_STATE = "classes.safetensors"
 
 
 class GoldiTrainer(Trainer):
@@ -74,37 +72,46 @@ class GoldiTrainer(Trainer):
         classes: Sequence[str] = (),
         objective: Objective = "vanilla",
         levels: int = 16,
+        pairs: int = 128,
         eval_batch_size: int = 16,
+        clock: Clock | None = None,
         callbacks: Sequence[TrainerCallback] = (),
     ) -> None:
         """`model` may be wrapped; `step` holds the method and the backbone's scorer. `classes` name
-        the kinds of tokens of the examples; `objective`, `levels` and `eval_batch_size` are those
-        of the held-out loss (`validation.py`).
+        the kinds of tokens of the examples; `objective`, `levels`, `pairs` and `eval_batch_size`
+        are those of the held-out loss (`validation.py`).
         """
         self.step = step
-        self.judge = make_judge(step.method, validation, seed, objective, levels)
-        self.validation = sorted(validation, key=lambda e: e.example_id)
+        self.judge = make_judge(step.method, validation, seed, objective, levels, pairs)
+        self.held_out: dict[int, list[float]] = {}  # step -> losses of the held-out examples
         self.eval_batch_size = eval_batch_size
         self.eval_step = MaskedStep(self.judge.method, step.scorer)
         self.keys_seed = seed
-        self.global_batch_size = global_batch_size
-        self.group_by_length = group_by_length
+        self.global_batch_size, self.group_by_length = global_batch_size, group_by_length
         self.pad_id, self.pad_to_multiple = pad_id, pad_to_multiple
-        self.pool, self.speed, self.tally = MetricPool(), Speed(), Tally(classes, examples)
+        self.clock = clock or Clock()
+        self.pool, self.tally = MetricPool(), Tally(classes, examples)
+        self.speed, self.writing = Speed(self.clock), False
         self.seen: list[int] = []  # examples since the ranks last shared a memory
-        self.writing = False
+        self.group: list[tuple[Batch, int]] = []  # micro-batches of this optimiser step
+        self.outputs: Iterator[StepOutput] = iter(())
+        self.resumed: Path | None = None  # the checkpoint whose sums are still to be taken up
         super().__init__(
             model=model,
             args=args,
             callbacks=list(callbacks),
             train_dataset=EpochDataset(list(examples)),
-            eval_dataset=EpochDataset(self.validation) if validation else None,
+            eval_dataset=EpochDataset(self.judge.examples) if validation else None,
             data_collator=Collator(pad_id, pad_to_multiple),
         )
 
     def create_accelerator_and_postprocess(self) -> None:
         super().create_accelerator_and_postprocess()
         self.is_fsdp_enabled = honour_request(self.accelerator) or self.is_fsdp_enabled
+
+    def _prepare_for_training(self, *args: Any, **kwargs: Any) -> Any:
+        hold_weights(self.model, self.accelerator, self.is_fsdp_enabled)
+        return super()._prepare_for_training(*args, **kwargs)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -122,36 +129,55 @@ class GoldiTrainer(Trainer):
         num_items_in_batch: Any = None,
     ) -> Any:
         batch, epoch = to_batch(inputs)
-        out = self.step(model, batch, Keys(self.keys_seed, epoch))
+        out = self._next_step(model, batch, epoch)
         if not torch.isfinite(out.loss.detach()):
             self._stop_on_non_finite(out.per_example, inputs)
         self.pool.add(step_metrics(out, batch))
         self.tally.add(out, batch)
         self.speed.add(inputs["tokens"], batch.ids.numel())
         if self.args.world_size > 1 and self.step.method.memory is not None:
-            self.seen += batch.example_id.tolist()
+            self.seen += batch.on_host()[1]
         return (out.loss, {"loss": out.loss}) if return_outputs else out.loss
+
+    def get_batch_samples(self, *args: Any, **kwargs: Any) -> Any:
+        """Notes the micro-batches of the optimiser step that begins."""
+        samples, found = super().get_batch_samples(*args, **kwargs)
+        self.group, self.outputs = [to_batch(self._prepare_inputs(x)) for x in samples], iter(())
+        return samples, found
+
+    def _next_step(self, model: torch.nn.Module, batch: Batch, epoch: int) -> StepOutput:
+        """The step of this micro-batch, the next of its group unless it came without one."""
+        if self.group:
+            keyed = [(b, Keys(self.keys_seed, e)) for b, e in self.group]
+            self.group, self.outputs = [], self.step.accumulate(model, keyed)
+        return next(self.outputs, None) or self.step(model, batch, Keys(self.keys_seed, epoch))
 
     def _stop_on_non_finite(self, per_example: torch.Tensor, inputs: dict[str, Any]) -> None:
         ids = inputs["example_id"].tolist()
         bad = [i for i, x in zip(ids, per_example.tolist(), strict=True) if not math.isfinite(x)]
         step, epoch = self.state.global_step, inputs["epoch"]
         record = {"step": step, "seed": self.keys_seed, "epoch": epoch, "batch": ids, "bad": bad}
-        file = non_finite_file(self.root, self.args.process_index)
-        write_json(file, record)
+        file = write_json(non_finite_file(self.root, self.args.process_index), record)
         raise RunFailed(
             f"non-finite loss at step {step + 1}, epoch {epoch} (example ids {bad}, kept in "
             f"'{file}'). Try a lower trainer.learning_rate or look at these examples"
         )
 
     def _inner_training_loop(self, *args: Any, **kwargs: Any) -> Any:
-        warm_up(self.step.method, self.args.device)  # no step waits for a compiler
-        self.speed = Speed()
+        warm_up(self.step.method)  # no step waits for a compiler
         return super()._inner_training_loop(*args, **kwargs)
 
     def _run_epoch(self, *args: Any, **kwargs: Any) -> None:
-        super()._run_epoch(*args, **kwargs)
-        share_memory(self.step.method, self.seen)
+        load_meters(self)
+        if self.state.global_step >= self.state.max_steps:  # killed after its last checkpoint
+            return
+        with self.clock.during("training"):
+            super()._run_epoch(*args, **kwargs)
+            share_memory(self.step.method, self.seen)
+
+    def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
+        load_meters(self)  # where no epoch was left
+        return super()._finalize_training(*args, **kwargs)
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # the Trainer's estimate assumes one causal pass
@@ -161,6 +187,8 @@ class GoldiTrainer(Trainer):
             meters = (self.pool, self.tally, self.speed)
             found = [meter.pop(self.reduce, self.args.device) for meter in meters]
             logs = {**logs, **{k: v for part in found for k, v in part.items()}}
+        if "train_loss" in logs:  # of all steps, also of those before a resume
+            logs["train_loss"] = self._total_loss_scalar / max(self.state.global_step, 1)
         super().log(logs, start_time)
 
     @property
@@ -170,38 +198,43 @@ class GoldiTrainer(Trainer):
 
     # --- validation ------------------------------------------------------------------------------
 
+    def _evaluate(self, trial: Any, ignore_keys_for_eval: Any, skip_scheduler: bool = False) -> Any:
+        if skip_scheduler and self.state.global_step:  # at the start: a resumed run has done it
+            return {}
+        return super()._evaluate(trial, ignore_keys_for_eval, skip_scheduler)
+
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Mean validation loss over all held-out examples, the same on every rank."""
-        with self.speed.pause():
-            total, count = self._validation_sums()
-        sums = torch.tensor([total, count], dtype=torch.float64, device=self.args.device)
-        if self.args.world_size > 1:
-            sums = self.accelerator.reduce(sums, "sum")
-        metrics = {f"{metric_key_prefix}_loss": float(sums[0] / sums[1])}
+        """Mean loss of the held-out examples and its standard error, the same on every rank."""
+        with self.clock.during("validation"):
+            losses = self.held_out[self.state.global_step] = self._held_out_losses()
+        mean, error = mean_and_error(losses)
+        metrics = {f"{metric_key_prefix}_loss": mean}
+        if error is not None:
+            metrics[f"{metric_key_prefix}_loss_se"] = error
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(
             self.args, self.state, self.control, metrics
         )
         return metrics
 
-    def _validation_sums(self) -> tuple[float, float]:
-        """(sum of losses, number of examples) of this rank's share."""
-        losses: list[float] = []
+    def _held_out_losses(self) -> list[float]:
+        """Of every held-out example, in the order of their ids; each rank scores a share."""
+        losses: dict[int, float] = {}
         with self.compute_loss_context_manager():
-            for _, out in score_bank(
+            for chosen, out in score_bank(
                 self.model_wrapped,  # type: ignore[arg-type]
                 self.eval_step,
-                self.validation,
+                self.judge.examples,
                 self.judge.keys(self.state.global_step),
                 pad_id=self.pad_id,
                 batch_size=self.eval_batch_size,
                 pad_to_multiple=self.pad_to_multiple,
                 share=(self.args.process_index, self.args.world_size),
             ):
-                losses += out.per_example.double().tolist()
-        return math.fsum(losses), float(len(losses))
+                losses |= dict(zip(chosen, out.per_example.double().tolist(), strict=True))
+        return self.judge.per_example({k: v for part in gather(losses) for k, v in part.items()})
 
     # --- checkpoints -----------------------------------------------------------------------------
 
@@ -231,7 +264,7 @@ class GoldiTrainer(Trainer):
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
-        with self.speed.pause():
+        with self.clock.during("checkpoints"):
             self._save_whole(model, trial, f"checkpoint-{self.state.global_step}")
 
     def _save_whole(self, model: torch.nn.Module, trial: Any, name: str) -> None:
@@ -244,11 +277,11 @@ class GoldiTrainer(Trainer):
                 shutil.rmtree(self.root / WRITING, ignore_errors=True)
             wait()
         except (OSError, SafetensorError, RuntimeError) as error:
-            if not _is_disk(error):
+            if not is_disk(error):
                 raise
             shutil.rmtree(self.root / WRITING, ignore_errors=True)
             raise RunFailed(
-                f"'{self.root / name}' could not be saved ({_first_line(error)}); earlier "
+                f"'{self.root / name}' could not be saved ({first_line(error)}); earlier "
                 "checkpoints are untouched. Make room and continue with --resume"
             ) from error
         if self.args.should_save:
@@ -269,13 +302,11 @@ class GoldiTrainer(Trainer):
         finally:
             self.writing, self.args.save_total_limit = False, limit
         state = joined_state(self.step.method)
-        tallied = self.tally.total(self.reduce, self.args.device)
+        save_meters(self, folder)
         if not self.args.should_save:
             return
         if state:
             save_file(state, folder / METHOD_STATE)
-        if tallied.size:
-            save_file({"total": torch.from_numpy(tallied)}, folder / CLASSES_STATE)
         self._name_best(self.state.best_global_step)
         self.state.save_to_json(str(folder / "trainer_state.json"))
 
@@ -302,34 +333,8 @@ class GoldiTrainer(Trainer):
         if file.is_file():
             mine = own_state(load_file(file), self.args.process_index)
             self.step.method.load_state_dict(mine)
-        tallied = Path(resume_from_checkpoint) / CLASSES_STATE
-        if tallied.is_file():
-            self.tally.restore(load_file(tallied)["total"].numpy())
-
-
-def warm_up(method: Method, device: Any = "cpu") -> tuple[str, ...]:
-    """Compile (or read from numba's cache) what the method's steps will run; names of maximisers.
-
-    Methods without a maximiser need nothing, and an accelerator runs the batched torch engine. The
-    metric `value_vs_greedy` runs greedy beside every other maximiser.
-    """
-    maximiser = method.shown["maximiser"]
-    if maximiser not in SELECTOR_NAMES or torch.device(device).type != "cpu":
-        return ()
-    names = tuple(dict.fromkeys(("greedy", maximiser)))
-    warmup(names)
-    return names
+        self.resumed = Path(resume_from_checkpoint)
 
 
 def _is_peft(model: Any) -> bool:
     return hasattr(model, "peft_config")
-
-
-def _is_disk(error: Exception) -> bool:
-    """A write that failed, as the libraries report it."""
-    words = ("write", "No space", "File too large", "I/O error", "inline_container")
-    return isinstance(error, OSError) or any(w in str(error) for w in words)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,4 +1,4 @@
-"""Tiny checkpoints of both families, written and loaded once."""
+"""Tiny checkpoints of every family, written and loaded once."""
 
 from __future__ import annotations
 

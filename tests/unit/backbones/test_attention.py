@@ -12,11 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from builders import WRITERS
 from goldimask.backbones import Backbone, load_backbone
 from goldimask.backbones.attention import head_mean
 from goldimask.backbones.lora import add_lora
 from goldimask.types import Batch, Signal
 
+every_family = pytest.mark.parametrize("family", WRITERS, indirect=True, scope="session")
 TAP = frozenset({Signal.LOGP, Signal.ATTENTION, Signal.RECEIVED})
 
 
@@ -61,6 +63,7 @@ def test_rows_and_columns(
         assert torch.allclose(got.attention[b, : len(rows)].sum(-1), torch.ones(len(rows)))
 
 
+@every_family
 def test_predictor_rows(folder: Path, backbone: Backbone, make_batch: Callable) -> None:
     """Dream's option `predictor` reads the row before; in LLaDA both options are the same row."""
     batch, hidden = make_batch([15, 21])

@@ -90,7 +90,7 @@ def test_missing_shard_and_broken_files(copy: Path) -> None:
     shard.write_bytes(data[:50])
     refused(copy, shard.name, "not a readable safetensors")
     (copy / "model.safetensors.index.json").write_text("{")
-    refused(copy, "not a safetensors index")
+    refused(copy, "model.safetensors.index.json", "not valid JSON")
 
 
 def test_pickles_are_refused(copy: Path) -> None:
@@ -175,7 +175,8 @@ def test_hub_download_takes_no_code(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_registered_names() -> None:
     tiny = ["tiny", "tiny-b", "tiny-dream"]
-    assert BACKBONES.names()[:6] == [*tiny, "llada-8b-instruct", "llada-1.5", "dream-7b-instruct"]
+    paper = {"llada-8b-instruct", "llada-1.5", "dream-7b-instruct"}
+    assert BACKBONES.names()[:3] == tiny and paper < set(BACKBONES.names())
     for name in tiny:
         asset = BACKBONES.get(name).folder()
         room = "assets" if name == "tiny" else "models"
@@ -197,7 +198,7 @@ def test_record(backbone: Backbone, family: str) -> None:
     assert token(backbone.pad_id) == "<|endoftext|>"
     assert backbone.family.name == family and backbone.layers == 3
     assert backbone.shift is (family == "dream")
-    assert backbone.max_length == {"llada": 256, "dream": 2048}[family]
+    assert backbone.max_length == {"llada": 256, "dream": 131072}[family]
     assert not backbone.model.training
     assert {backbone.mask_id, backbone.pad_id, backbone.turn_end_id} <= backbone.special_ids
 
@@ -252,6 +253,7 @@ def test_missing_template_is_said_when_needed(tmp_path: Path) -> None:
     assert load_backbone(folder).prompt_ids("hi")
 
 
+@pytest.mark.parametrize("family", WRITERS, indirect=True, scope="session")
 @pytest.mark.parametrize("layout", ["hub", "native"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_saved_folders_load_again(folder: Path, tmp_path: Path, layout: str, dtype: str) -> None:
@@ -268,8 +270,11 @@ def test_saved_folders_load_again(folder: Path, tmp_path: Path, layout: str, dty
     assert "auto_map" not in config and len(list(saved.glob("model-*.safetensors"))) > 1
     original, tensors = read(folder)
     if layout == "hub":  # what the published code reads
-        assert state.keys() == tensors.keys()
+        tied = {"lm_head.weight"} if original.get("tie_word_embeddings") else set()  # stored once
+        assert state.keys() == tensors.keys() - tied
         same = original.keys() - {"auto_map", "torch_dtype", "transformers_version", "use_cache"}
+        if "num_experts" in original:  # its nulls have become what they mean
+            same = {k for k in same if original[k] is not None}
         assert {k: config[k] for k in same} == {k: original[k] for k in same}
         if dtype == "float32":
             expected = restated_logits(folder, IDS)

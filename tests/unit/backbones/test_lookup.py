@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from builders import random_state
-from goldimask.backbones import find_model, load_backbone, save_backbone, weights_hash
+from goldimask.backbones import find_model, identity, load_backbone, save_backbone, weights_hash
 from goldimask.backbones.lora import adapter_parameters, add_lora, save_adapter
 from goldimask.config import BackboneSection
 from goldimask.errors import GoldimaskError
@@ -159,6 +159,7 @@ def test_the_hash_of_a_run(folder: Path, run: Path) -> None:
 def test_digests_are_remembered(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(identity, "MOMENT", -(10**15))  # files of this very moment, too
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     remember = tmp_path / "digests.json"
     first = weights_hash(copy, remember)
@@ -174,12 +175,42 @@ def test_digests_are_remembered(
     assert weights_hash(copy, remember) != first and len(reads) == 1
     header = data.index(b"F32")
     shard.write_bytes(data[:header] + b"I32" + data[header + 3 :])
-    os.utime(shard, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))  # only the header tells
+    os.utime(shard, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
     assert weights_hash(copy, remember) != first and len(reads) == 2
     remember.write_text("{")
     shard.write_bytes(data)
     assert weights_hash(copy, remember) == first
     assert len(json.loads(remember.read_text())) == len(reads) - 2
+
+
+@pytest.mark.parametrize("tells", ["header", "changed"])
+def test_a_file_with_its_old_size_and_time_is_noticed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tells: str
+) -> None:
+    """Either of the two is enough: the header, or the time of the entry, which cannot be set."""
+    monkeypatch.setattr(identity, "MOMENT", -(10**15))
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    remember = tmp_path / "digests.json"
+    first = weights_hash(copy, remember)
+    shard = sorted(copy.glob("*.safetensors"))[0]
+    data, before = shard.read_bytes(), shard.stat()
+    at = data.index(b"F32") if tells == "header" else len(data) - 1
+    shard.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+    os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = shard.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    if tells == "header":  # a file system without such a time
+        known = json.loads(remember.read_text())
+        known[str(shard.resolve())]["changed"] = str(after.st_ctime_ns)
+        remember.write_text(json.dumps(known))
+    assert weights_hash(copy, remember) != first
+
+
+def test_a_file_of_this_moment_is_not_remembered(folder: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    remember = tmp_path / "digests.json"
+    weights_hash(copy, remember)
+    assert not remember.exists()
 
 
 def test_the_hash_of_a_hub_id(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,10 @@ A0 = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
         (spoil_config(peft_type="IA3"), ("IA3", "LORA")),
         (to_pickle, ("pickle",)),
         (lambda f: (f / "adapter_config.json").unlink(), ("adapter_config.json",)),
-        (lambda f: (f / "adapter_config.json").write_text("{"), ("not a readable adapter",)),
+        (
+            lambda f: (f / "adapter_config.json").write_text("{"),
+            ("adapter_config.json", "not valid JSON"),
+        ),
     ],
 )
 def test_damaged_adapters(

@@ -12,6 +12,7 @@ import yaml
 from typer.testing import CliRunner
 
 import goldimask.backbones.merge as merging
+from builders import WRITERS
 from goldimask import Keys, MaskedStep, method
 from goldimask.backbones import load_backbone, save_backbone
 from goldimask.backbones.lora import (
@@ -27,6 +28,7 @@ from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.types import Batch
 from restated import restated_logits
 
+every_family = pytest.mark.parametrize("family", WRITERS, indirect=True, scope="session")
 IDS = torch.arange(36).view(2, 18)
 
 
@@ -51,6 +53,7 @@ def adapter_logits(folder: Path, run: Path) -> torch.Tensor:
         return load_adapter(load_backbone(folder), run / "adapter").model(IDS).logits
 
 
+@every_family
 @pytest.mark.parametrize("layout", ["hub", "native"])
 def test_merged_logits(folder: Path, run: Path, tmp_path: Path, layout: str) -> None:
     done = merge_run(run, tmp_path / "out", layout)  # type: ignore[arg-type]
@@ -112,6 +115,7 @@ def test_mistakes(run: Path, tmp_path: Path) -> None:
     assert merge_run(run, tmp_path / "out", force=True).merged
 
 
+@every_family
 def test_train_merge_reload_decode(folder: Path, tmp_path: Path, make_batch: Callable) -> None:
     """A step of GoldiMask on an adapter, a merge to the published layout, a reload, a decode."""
     backbone = add_lora(load_backbone(folder), 0, r=4, alpha=8.0)

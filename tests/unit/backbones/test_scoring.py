@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from builders import WRITERS
 from goldimask.backbones import Backbone, predictor_rows
 from goldimask.backbones.scoring import (
     block_index,
@@ -21,6 +22,7 @@ from goldimask.backbones.scoring import (
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Signal
 
+every_family = pytest.mark.parametrize("family", WRITERS, indirect=True, scope="session")
 BOTH = frozenset({Signal.LOGP, Signal.ENTROPY})
 
 
@@ -37,6 +39,7 @@ def oracle(backbone: Backbone, batch: Batch, hidden: Tensor) -> tuple[Tensor, Te
     return logp, -(logs.exp() * logs).sum(-1) * hidden
 
 
+@every_family
 @pytest.mark.parametrize("budget_mb", [256.0, 0.02])  # one chunk; four rows per chunk
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_values_and_gradients(
@@ -92,6 +95,7 @@ def test_impossible_token_has_finite_entropy() -> None:
     assert entropy is not None and torch.isfinite(entropy).all()
 
 
+@every_family
 def test_logits_mask_is_aligned_to_tokens(backbone: Backbone, make_batch: Callable) -> None:
     batch, hidden = make_batch([12, 17], "left")
     hidden[1, 0] = True  # position 0 keeps its own row
@@ -102,6 +106,7 @@ def test_logits_mask_is_aligned_to_tokens(backbone: Backbone, make_batch: Callab
     torch.testing.assert_close(rows, expected, rtol=1e-5, atol=1e-5)
 
 
+@every_family
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_padding_changes_nothing(backbone: Backbone, make_batch: Callable, side: str) -> None:
     lengths = [14, 25, 8]

@@ -23,6 +23,7 @@ class Letters:
     special_ids: frozenset[int] = frozenset({0, 1})
     turn_end_id: int = 0
     max_length: int = 64
+    usable_length: int = 64
 
     def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
         return [i for m in messages for i in (*m["content"].encode(), 0)] + [1]
@@ -140,6 +141,19 @@ def test_overlength(tmp_path: Path) -> None:
     assert report.truncated == 1 and report.answer_lost == 0
     with pytest.raises(GoldimaskError, match="leaves no room"):
         load(write(tmp_path / "b.jsonl", [{"prompt": "q" * 90, "response": "a"}]))
+
+
+def test_a_trained_length_is_counted_and_cuts_nothing(tmp_path: Path) -> None:
+    rows = [{"prompt": "q", "response": "a" * n} for n in (5, 20, 30)]
+    file = write(tmp_path / "a.jsonl", rows)
+    kept, report = load_examples(file, Letters(usable_length=16), max_length=30)
+    assert [len(e) for e in kept] == [9, 24, 30]
+    assert report.beyond == 2 and report.truncated == 1
+    assert report.warning() == (
+        "2 of 3 rows are longer than the 16 tokens that the checkpoint was trained for; they are "
+        "kept, up to 30"
+    )
+    assert load(file)[1].warning() is None
 
 
 def test_ids_depend_on_content_only(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from builders import write_llada
 from goldimask.backbones import load_backbone
 from goldimask.cli import app
 from goldimask.decoding import decode, make_settings
-from goldimask.decoding.prompt_file import decode_rows, read_prompts
+from goldimask.decoding.prompt_file import backbone_records, decode_rows, read_prompts
 from goldimask.decoding.show import canvas, colour, legend
 from goldimask.errors import GoldimaskError
 
@@ -40,7 +40,8 @@ def test_file_is_resumed(llada, tmp_path):
     settings = make_settings(**SMALL, temperature=1.0)
 
     def run(out, rows=ROWS, settings=settings):
-        return decode_rows(llada, rows, out, settings, model="m", batch_size=2)
+        answer = backbone_records(llada, settings, batch_size=2)
+        return decode_rows(answer, rows, out, settings, model="m")
 
     whole = run(tmp_path / "whole.jsonl")
     assert (whole.prompts, whole.decoded, whole.found) == (5, 5, 0)

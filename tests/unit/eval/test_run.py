@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from goldimask.errors import GoldimaskError
-from goldimask.eval.run import EvalResult, Model, evaluate
+from goldimask.eval.run import EvalResult, Model, Response, evaluate
 from goldimask.eval.tasks import get_task
 from goldimask.eval.tasks.base import PUBLISHED, Item, Task, Verdict, each
 from goldimask.jobs import locked
@@ -24,8 +24,8 @@ from goldimask.records import (
     read_outcomes,
     unfinished,
 )
-from goldimask.stats import points as points_of
-from goldimask.stats import reductions
+from goldimask.thresholds import points as points_of
+from goldimask.thresholds import reductions
 
 THRESHOLD = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
@@ -69,7 +69,7 @@ class Parrot:
                 raise KeyboardInterrupt
             self.asked.append((prompt, length, seed))
             k = int(prompt.split()[1])
-            yield i, "" if k == 0 else str(k + (k % 3 == 0)), 4 + k % 2
+            yield Response(i, "" if k == 0 else str(k + (k % 3 == 0)), 4 + k % 2)
 
 
 def run(parrot: Parrot, task: Task | None = None, **options) -> EvalResult:
@@ -241,7 +241,9 @@ def test_another_decoder_keeps_the_temperature_of_a_task():
     aime = get_task("aime24")
     task = make_task(2, samples=aime.samples, decoding=aime.decoding)
     parrot = Parrot()
-    assert len(run(parrot, task, decoder="threshold").results) == 16
+    found = run(parrot, task, decoder="threshold")
+    assert [r.metric for r in found.results] == ["pass@16"] and len(parrot.ways) == 16
+    assert found["toy"].accuracy == found.pass_at("toy", 16)
     assert parrot.ways[-1].label == "threshold block=32 tau=0.9 temperature=0.7"
 
 
@@ -279,13 +281,14 @@ def test_a_sweep_is_an_evaluation_with_several_thresholds(tmp_path):
         *(("base", tau, 10) for tau in taus),
     ]
     assert points[0].accuracy == pytest.approx(0.6) and points[0].steps == pytest.approx(4.5)
-    assert [(r.tau, r.reduction, r.accuracy_difference) for r in reductions(points)] == [
+    saved = reductions(points)
+    assert [(r.point.tau, r.reduction, r.accuracy_difference) for r in saved] == [
         (0.7, 0, 0),
         (0.9, 0, 0),
     ]
     more = run(Parrot(), taus=taus, options={"block": 8}).outcomes
-    names = {p.run for p in points_of("x", [*found.outcomes, *more], False)}
-    assert names == {"x, threshold block=32", "x, threshold block=8"}
+    names = {p.decoder for p in points_of("x", [*found.outcomes, *more], False)}
+    assert names == {"threshold block=32", "threshold block=8"}
 
 
 def test_one_evaluation_imports_few_modules():
@@ -378,14 +381,16 @@ def test_a_backbone_decodes_a_task_in_one_running_batch(monkeypatch):
     def reversed_decode(backbone, prompts, settings, **options):
         calls.append((len(prompts), options["batch_size"]))
         for i in reversed(range(len(prompts))):
-            yield i, SimpleNamespace(text=prompts[i], tokens=[], steps=i)
+            yield i, SimpleNamespace(text=prompts[i], tokens=[5, 6, 1, 1], steps=i, prompt_ids=[i])
 
     monkeypatch.setattr(goldimask.decoding, "decode_iter", reversed_decode)
     task = make_task()
     seen = []
-    backbone: Any = SimpleNamespace()
+    backbone: Any = SimpleNamespace(pad_id=0, turn_end_id=1)
     found = evaluate(backbone, [task], batch_size=2, progress=seen.append)
     count = len(found.outcomes)
     assert calls == [(count, 2)] and sum(seen) == count
     assert [s.steps for s in found.outcomes] == list(range(count))
+    assert {s.tokens for s in found.outcomes} == {2}  # before the end
+    assert len({s.rendered for s in found.outcomes}) == count
     assert [s.output for s in found.outcomes] == [task.prompt(i) for i in task.load(None)]

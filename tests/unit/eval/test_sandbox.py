@@ -1,6 +1,6 @@
-"""The sandbox: right programs pass, wrong ones fail, hostile ones never pass and do no harm.
+"""The sandbox: right programs pass, wrong ones fail; what is in force and what is described.
 
-All hostile programs are bounded: few forks, short deadlines, small limits.
+Hostile programs have a file of their own.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import pytest
 
 from goldimask.errors import GoldimaskError
 from goldimask.eval.sandbox import Limits, Program, Sandbox, open_sandbox
-from goldimask.eval.sandbox_runner import filter_program
+from goldimask.eval.sandbox_folder import overgrown, remove
+from goldimask.eval.sandboxed import wire
+from goldimask.eval.sandboxed.syscalls import filter_program
 from needs import need
 
 LIMITS = Limits(memory=512 << 20, file=1 << 20, folder=4 << 20)
-SHORT = replace(LIMITS, cpu=2, wall=6)  # for programs that are to be stopped
 
 
 @pytest.fixture(params=["bubblewrap", "limits"], scope="module")
@@ -61,10 +62,69 @@ ORDINARY = {
         program("def f(): return math.pi", "assert f() > 3", prelude="import math"),
         "pass",
     ),
-    "dataclass": (
+    "objects": (
         program(
-            "from dataclasses import dataclass\n@dataclass\nclass P:\n x: int",
-            "assert P(1) == P(1)",
+            "class Node:\n    def __init__(self, x): self.x, self.next = x, None\n"
+            "def f(n): return n.x + (f(n.next) if n.next else 0)",
+            "a = Node(1)\na.next = Node(2)\nassert f(a) == 3 and a.next.x == 2 and a == a\n"
+            "assert a != Node(1) and f.__class__ is not int",
+        ),
+        "pass",
+    ),
+    "plain values": (
+        program(
+            "def f(x): return x",
+            "for x in (None, True, 0, -1, 2**200, 1.5, float('inf'), 1j, 'é\\ud800', b'\\0', [], "
+            "(1,), {1}, frozenset({(2,)}), {'a': [{}]}, int, [[[()]]]):\n"
+            "    assert f(x) == x and type(f(x)) is type(x)\n"
+            "assert f(float('nan')) != f(float('nan'))",
+        ),
+        "pass",
+    ),
+    "kin of plain values": (
+        program(
+            "from collections import Counter, OrderedDict, defaultdict, namedtuple\n"
+            "from decimal import Decimal\nfrom enum import IntEnum\n"
+            "from fractions import Fraction\n"
+            "def f(): return [Counter('aa'), OrderedDict(a=2), defaultdict(int, a=2)]\n"
+            "def g(): return namedtuple('P', 'x')(1), IntEnum('E', 'A').A\n"
+            "def h(): return Decimal('0.5'), Fraction(1, 2)\n"
+            "def i():\n    yield 1\n    yield 2\n"
+            "import re\ndef m(x): return re.match('a', x)",
+            "assert f() == [{'a': 2}] * 3 and g() == ((1,), 1) and h() == (0.5, 0.5)\n"
+            "assert list(i()) == [1, 2] and m('a') and not m('b') and m('ab').group(0) == 'a'\n"
+            "assert len(m('a').regs) == 1",
+        ),
+        "pass",
+    ),
+    "its exceptions": (
+        program(
+            "class Mine(Exception): pass\ndef f(e): raise {1: ValueError, 2: Mine}[e]('no')",
+            "for kind, e in ((ValueError, 1), (Exception, 2), (KeyError, 3)):\n"
+            "    try: f(e)\n    except kind: continue\n    assert False",
+        ),
+        "pass",
+    ),
+    "module that only the program imports": (
+        program("import math\ndef f(): return math.pi", "assert f() == math.pi"),
+        "pass",
+    ),
+    "arguments are copies": (
+        program("def f(x):\n    x.clear()\n    return 0", "x = [1]\nassert f(x) == 0 and x == [1]"),
+        "pass",
+    ),
+    "helper of the prelude": (
+        program(
+            "def h(x): return 4\ndef f(x): return 0",
+            "assert h(f(1)) == 4",
+            prelude="def h(x): return x",
+            names=("f",),
+        ),
+        "fail",
+    ),
+    "same draws": (
+        program(
+            "def f(x): return x", "import random\nassert random.random() == 0.8444218515250481"
         ),
         "pass",
     ),
@@ -84,7 +144,7 @@ ORDINARY = {
         "pass",
     ),
     "released script": (
-        program("if __name__ == '__main__':\n    x = 1", "assert x == 1", strict=False),
+        program("if __name__ == '__main__':\n    x = 1", "assert x == 1", module="__main__"),
         "pass",
     ),
 }
@@ -97,107 +157,9 @@ def test_ordinary_programs(box):
     assert statuses(box, {name: p for name, (p, _) in ORDINARY.items()}) == expected
 
 
-HOSTILE = {
-    "endless loop": "while True: pass",
-    "sleep": "import time\ntime.sleep(60)",
-    "fork bomb": "import os\nfor _ in range(8):\n    os.fork()",
-    "many threads": "import threading, time\n"
-    "for _ in range(300):\n    threading.Thread(target=time.sleep, args=(9,), daemon=True).start()",
-    "10 GB": "x = bytearray(10 * 10**9)",
-    "list grows": "x = [0] * 10**6\nwhile True:\n    x += x",
-    "write outside": "open('/var/tmp/goldimask-evil', 'w').write('x')",
-    "write to tmp": "open('/tmp/goldimask-evil', 'w').write('x')",
-    "write to shared memory": "open('/dev/shm/goldimask-evil', 'w').write('x')",
-    "socket": "import socket\nsocket.socket().connect(('127.0.0.1', 9))",
-    "unix socket": "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0x')",
-    "environment": "import os\nassert os.environ['GOLDIMASK_SECRET']",
-    "parent's environment": "import os\nopen(f'/proc/{os.getppid()}/environ', 'rb').read()",
-    "kill the parent": "import os\nos.kill(os.getppid(), 9)",
-    "kill everything": "import os\nos.kill(-1, 9)",
-    "kill the group": "import os\nos.killpg(0, 9)",
-    "print 1 GB": "for _ in range(10**6):\n    print('x' * 1000)",
-    "print, caught": "try:\n    for _ in range(10**6):\n        print('x' * 1000)\n"
-    "except OSError:\n    pass",
-    "fill the disk": "i = 0\nwhile True:\n    i += 1\n    open(f'f{i}', 'wb').write(b'x' * 900000)",
-    "subprocess": "import subprocess\nsubprocess.run(['true'], check=True)",
-    "exec": "import os\nos.execv('/bin/true', ['true'])",
-    "ptrace": "import ctypes, os\nassert ctypes.CDLL(None).ptrace(16, os.getppid(), 0, 0) == 0",
-    "raise limits": "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (-1, -1))",
-    "crash": "import ctypes\nctypes.string_at(0)",
-}
-CHEATS = {
-    "exit": "import sys\nsys.exit(0)",
-    "hard exit": "import os\nos._exit(0)",
-    "exit at the call": "import os\ndef f(x): os._exit(0)",
-    "quit at the call": "def f(x): raise SystemExit(0)",
-    "exit handler": "import atexit, os\natexit.register(os._exit, 0)\ndef f(x): return 1 / 0",
-    "assertion class": "import builtins\nbuiltins.AssertionError = Exception\nf = len",
-    "patched functions": "import builtins\nbuiltins.abs = builtins.len = lambda x: 0\n"
-    "abs = lambda x: 0\ndef f(x): return -5",
-    "patched module": "import math\nmath.fabs = lambda x: 0\ndef f(x): return -5",
-    "equals everything": "class A:\n    def __eq__(self, o): return True\ndef f(x): return A()",
-    "equals inside": "class A:\n    def __eq__(self, o): return True\ndef f(x): return [A()]",
-    "trace": "import sys\ndef skip(frame, event, arg):\n"
-    "    if frame.f_code.co_filename == '<tests>':\n        frame.f_lineno = 99\n    return skip\n"
-    "sys.settrace(skip)\ndef f(x): return 0",
-    "own check": "def check(f): pass\ndef f(x): return 0",
-    "forged report": "import os\nfor n in range(3, 64):\n    try:\n"
-    '        os.write(n, b\'{"status": "pass", "detail": "", "token": ""}\\n\')\n'
-    "    except OSError:\n        pass\nos._exit(0)",
-    "closed report": "import os\nos.closerange(3, 64)\ndef f(x): return 2",
-}
-TESTS = """
-import math
-def check(g):
-    assert type(g(1)) not in (int, float) or abs(g(1) - 2) < 1e-6
-    assert math.fabs(-5) == 5
-    assert g(1) == 2 or g(1) == [2]
-check(f)
-"""
-
-
-def needs_walls(box: Sandbox) -> None:
-    if not (box.bubblewrap or (box.seccomp and box.landlock)):
-        pytest.skip("this machine has neither bubblewrap nor seccomp with Landlock")
-
-
-def test_hostile_programs_never_pass_and_leave_nothing(box, monkeypatch):
-    needs_walls(box)
-    monkeypatch.setenv("GOLDIMASK_SECRET", "1")
-    before = set(os.listdir(tempfile.gettempdir()))
-    short = replace(box, limits=SHORT)
-    found = statuses(short, {name: program(source) for name, source in HOSTILE.items()})
-    assert "pass" not in found.values(), found
-    assert found["endless loop"] == found["sleep"] == "timeout"
-    assert found["10 GB"] == "memory" and found["list grows"] in ("memory", "timeout")
-    assert found["print 1 GB"] == found["print, caught"] == "killed"
-    assert found["fill the disk"] == found["crash"] == "killed"
-    for place in ("/var/tmp", "/tmp", "/dev/shm"):
-        assert not (Path(place) / "goldimask-evil").exists()
-    left = {
-        x for x in set(os.listdir(tempfile.gettempdir())) - before if x.startswith("goldimask-")
-    }
-    assert not {x for x in left if (Path(tempfile.gettempdir()) / x / "f1").exists()}
-
-
-def test_cheating_programs_never_pass(box):
-    found = statuses(box, {name: program(source, TESTS) for name, source in CHEATS.items()})
-    assert "pass" not in found.values(), found
-    assert found["exit"] == found["hard exit"] == "killed"
-    honest = program("def f(x): return 2", TESTS)
-    assert box.run(honest).passed
-
-
 def test_environment_is_empty_and_user_is_not_root(box):
     source = "import os\nnames = set(os.environ) - {'PWD', 'LC_CTYPE'}\nuser = os.geteuid()"
     assert box.run(program(source, "assert names == set() and user != 0")).passed
-
-
-def test_home_is_not_readable(box, tmp_path):
-    needs_walls(box)
-    (tmp_path / "secret").write_text("x")
-    tmp_path.chmod(0o755)
-    assert box.run(program(f"open({str(tmp_path / 'secret')!r}).read()")).status == "fail"
 
 
 def test_timeout_kills_the_tree():
@@ -206,6 +168,24 @@ def test_timeout_kills_the_tree():
         program("import os, time\ntry:\n    os.fork()\nexcept OSError:\n    pass\ntime.sleep(50)")
     )
     assert outcome.status == "timeout" and outcome.seconds < 40
+
+
+def test_an_older_bubblewrap_shares_a_folder_that_is_counted(box):
+    """Before 0.7 it makes no file system of a given size."""
+    if not box.sized:
+        pytest.skip("for a bubblewrap that can")
+    found = statuses(
+        replace(box, sized=False),
+        {
+            "right": program("open('mine', 'w').write('x')\nx = 1", "assert x == 1"),
+            "hides": program("import os\nos.unlink(os.open('g', 66) and 'g')"),
+            "grows": program(
+                "import time\nfor i in range(9): open(f'{i}', 'wb').write(b'x' * 900000)\n"
+                "time.sleep(9)"
+            ),
+        },
+    )
+    assert found == {"right": "pass", "hides": "fail", "grows": "killed"}
 
 
 def test_without_permission_nothing_runs():
@@ -231,10 +211,10 @@ def test_a_kernel_without_landlock_gets_no_writes(box):
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-@pytest.mark.parametrize("writes", [True, False])
-def test_filter_verdicts(machine, writes):
+@pytest.mark.parametrize(("writes", "private"), [(True, True), (True, False), (False, False)])
+def test_filter_verdicts(machine, writes, private):
     """The filter, run by an interpreter of its five instructions."""
-    rows = filter_program(writes, machine, 777)
+    rows = filter_program(machine, 777, writes, private)
     arm = machine == "aarch64"
 
     def verdict(number: int, *arguments: int) -> int:
@@ -270,6 +250,55 @@ def test_filter_verdicts(machine, writes):
     assert verdict(openat, 0, 0, os.O_RDONLY) == allow
     assert verdict(openat, 0, 0, os.O_WRONLY | os.O_CREAT) == (allow if writes else eperm)
     assert verdict(unlinkat) == (allow if writes else eacces)
+    fcntl, ioctl, fchmodat, fallocate = (25, 29, 53, 47) if arm else (72, 16, 268, 285)
+    assert [verdict(fcntl, 0, x) for x in (3, 4, 1030)] == [allow] * 3
+    assert [verdict(fcntl, 0, x) for x in (8, 10, 15, 1024, 1026, 1031)] == [eperm] * 6
+    assert verdict(ioctl, 0, 0x5401) == allow and verdict(ioctl, 0, 0x40305828) == 0x00050019
+    assert verdict(fchmodat) == (allow if private else eperm) and verdict(fallocate) == eperm
+    assert verdict(openat, 0, 0, 0x410000) == (allow if private else eperm)
+
+
+def test_values_survive_the_wire():
+    value = [None, {"a": (1, -(2**70), b"x", {frozenset({1.5})})}, "\ud800", 2j, [], {}]
+    assert wire.decode(wire.encode(value, repr), repr) == value
+    for data in (b"", b"l", b"l\2\0\0\0N", b"NN", b"?\0\0\0\0", b"e\1\0\0\0l\0\0\0\0", b"f123"):
+        with pytest.raises(Exception):  # noqa: B017
+            wire.decode(data, repr)
+    deep = b"l\1\0\0\0" * 100_000 + b"N"
+    with pytest.raises(wire.Unsendable, match="deep"):
+        wire.decode(deep, repr)
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    for bad in (cycle, b"x" * (wire.MOST + 1)):
+        with pytest.raises(wire.Unsendable):
+            wire.encode(bad, repr)
+
+
+def test_any_folder_is_counted_and_removed(tmp_path):
+    folder = tmp_path / "f"
+    folder.mkdir()
+    assert not overgrown(str(folder), 1 << 20, 10)
+    (folder / "small").write_bytes(b"x")
+    (folder / "link").symlink_to("/")
+    assert not overgrown(str(folder), 1 << 20, 2) and overgrown(str(folder), 1 << 20, 1)
+    (folder / "large").write_bytes(b"x" * (1 << 20))
+    assert overgrown(str(folder), 1 << 20, 10)
+    here = os.open(".", os.O_RDONLY)
+    try:
+        os.chdir(folder)
+        for _ in range(60):
+            os.mkdir("a" * 200)
+            os.chdir("a" * 200)
+        os.mkdir("0", 0)
+        os.chmod(".", 0)
+    finally:
+        os.chdir(here)
+        os.close(here)
+    assert overgrown(str(folder), 1 << 30, 1 << 30)  # deeper than a path can be long
+    (folder / "0").mkdir()
+    os.mkdir(os.fsencode(folder) + b"/\xff\n")
+    remove(str(folder))
+    assert not folder.exists()
 
 
 def test_killed_parent_takes_the_program_along():
@@ -298,7 +327,7 @@ def test_killed_parent_takes_the_program_along():
 
 def children_of(pid: int) -> list[int]:
     found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(x) for x in found if b"Landlock" in Path(f"/proc/{x}/cmdline").read_bytes()]
+    return [int(x) for x in found if b"sandboxed" in Path(f"/proc/{x}/cmdline").read_bytes()]
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:

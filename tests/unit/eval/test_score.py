@@ -13,7 +13,7 @@ from goldimask.cli.app import app
 from goldimask.cli.evaluation import parse_shard
 from goldimask.cli.options import numbers
 from goldimask.errors import GoldimaskError
-from goldimask.eval.run import Model, evaluate
+from goldimask.eval.run import Model, Response, evaluate
 from goldimask.eval.score import Score, read_stored, score_stored
 from goldimask.eval.tasks import get_task
 from goldimask.files import write_json
@@ -142,7 +142,7 @@ def speaker(wrong: int):
         for i, p in enumerate(prompts):
             spoiled = order.index(p) % wrong == 0
             text = "<answer> none </answer>" if spoiled else problems[p].response
-            yield i, text, length // 4
+            yield Response(i, text, length // 4)
 
     return answer
 
@@ -153,7 +153,7 @@ def evaluated(folder: Path, wrong: int, **options: Any):
         ["tiny-chain"],
         limit=12,
         out=folder,
-        model=Model("speaker", "0"),
+        model=Model("speaker", str(folder)),
         answer=speaker(wrong),
         batch_size=5,
         **options,
@@ -227,3 +227,15 @@ def test_arguments(monkeypatch):
     for text in ("4/4", "x", "1"):
         with pytest.raises(GoldimaskError, match="--shard"):
             parse_shard(text)
+
+
+def test_stored_samples_of_aime_are_scored_as_pass_at_16(tmp_path):
+    rows = [
+        {"question": "q", "resps": [["\\boxed{25}"] * (i == 0) + ["\\boxed{1}"] * (16 - (i == 0))]}
+        for i in range(2)
+    ]
+    for i, row in enumerate(rows):
+        row |= {"question": f"q{i}", "answer": "25"}
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    found = run("score", str(tmp_path / "a.jsonl"), "--task", "aime24", "--json")
+    assert (found["n"], found["correct"], found["pass_at"]) == (32, 1, {"pass@16": 0.5})

@@ -308,3 +308,17 @@ def test_code_tasks_refuse_without_permission():
     item = task.row(HUMANEVAL, 0)  # type: ignore[misc]
     with pytest.raises(GoldimaskError, match="allow-code-execution"):
         task.check(item, "def area(r): return 0")
+
+
+def test_mbpp_of_all_splits_is_cut_to_the_test_rows(tmp_path):
+    """The authors' sanitized-mbpp.json has 427 rows; the test split is ids 11 to 510."""
+    row = {"prompt": "p", "code": "", "test_list": ["assert f(1)"], "test_imports": []}
+    ids = [2, 10, 11, 12, 510, 511, 601, 974]
+    (tmp_path / "sanitized-mbpp.json").write_text(json.dumps([{**row, "task_id": i} for i in ids]))
+    assert [i.id for i in get_task("mbpp").load(tmp_path)] == ["11", "12", "510"]
+    own = [{**row, "id": f"mine-{i}"} for i in ids[:2]]  # a set of one's own has no such ids
+    (tmp_path / "own.json").write_text(json.dumps(own))
+    assert len(get_task("mbpp").load(tmp_path / "own.json")) == 2
+    (tmp_path / "train.json").write_text(json.dumps([{**row, "task_id": 700}]))
+    with pytest.raises(GoldimaskError, match="none of 1 rows is of the test split"):
+        get_task("mbpp").load(tmp_path / "train.json")

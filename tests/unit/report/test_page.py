@@ -168,6 +168,5 @@ def test_an_unknown_kind_is_an_error():
         section("tabel", "x", {})
 
 
-def test_not_a_number_cannot_be_embedded():
-    with pytest.raises(ValueError):
-        embed({"x": float("nan")})
+def test_what_is_not_a_number_is_shown_as_missing():
+    assert embed({"rows": [[float("nan"), 1.5], [float("-inf")]]}) == '{"rows":[[null,1.5],[null]]}'

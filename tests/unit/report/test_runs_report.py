@@ -78,9 +78,9 @@ def test_tables_hold_the_runs_own_numbers(runs):
     assert "2 other keys are equal" in table(report, "recipes").note
     found = {row[0]: row for row in table(report, "evaluation").rows}
     assert found["vanilla"][4] == 50.0 and found["ours"][4] == 75.0
-    assert found["ours"][-1] == 11.5
+    assert found["ours"][-2:] == (11.5, 0.1) and found["ours"][7] == "accuracy"
     paired = table(report, "paired").rows[0]
-    assert paired[:5] == ("ours", "tiny-sort", 64, 4, 25.0) and paired[6:8] == (0, 1)
+    assert paired[:5] == ("goldimask-d", "tiny-sort", 64, 4, 25.0) and paired[6:8] == (0, 1)
     cost = {row[0]: row for row in table(report, "cost").rows}
     assert cost["vanilla"][2] == pytest.approx(0.1) and cost["ours"][-1] == pytest.approx(0.7 / 0.6)
 
@@ -100,7 +100,14 @@ def test_what_is_missing_is_said(tmp_path, runs):
     trial = {"task": "tiny-sort", "length": 64, "seed": 0, "prompts": "h"}
     trials = [Trial(**trial, decoding=outcome(0).decoding, items=9)]
     other = write_evaluation(tmp_path / "other", outcomes([True] * 4), trials)
-    notes = make_report(*read_sources([runs[0], str(other)])).notes
+    given = read_sources([runs[0], str(other)])
+    with pytest.raises(
+        GoldimaskError, match=r"other: tiny-sort, length 64, seed 0.*4 of 9 answers"
+    ):
+        make_report(*given)
+    report = make_report(*given, choices=Choices(allow_incomplete=True))
+    assert "50.0" in markdown(report, [], tmp_path) and "100.0 †" in markdown(report, [], tmp_path)
+    notes = report.notes
     assert "vanilla: 1 unreadable lines of metrics left out" in notes
     assert any("other: tiny-sort, length 64, seed 0" in n and "4 of 9" in n for n in notes)
 
@@ -148,15 +155,20 @@ def test_decodings_are_never_mixed(tmp_path):
     assert [x.dashed for x in figure.lines] == [True, False]
     assert table(report, "evaluation").columns[2] == "decoding"
     saved = table(report, "reductions").rows[1]
-    assert saved[:2] == ("b", "tiny-sort") and saved[5] == pytest.approx(22.2, abs=0.1)
+    assert saved[:2] == ("goldimask-d", "tiny-sort") and saved[5] == pytest.approx(22.2, abs=0.1)
 
 
-def test_only_common_tasks_are_compared(tmp_path):
+def test_a_task_that_not_all_have_is_refused_or_left_empty(tmp_path):
     both = [*outcomes([True, False]), outcome(0, task="tiny-chain")]
     write_run(tmp_path / "a", "vanilla", answers=both)
     write_run(tmp_path / "b", "goldimask-d", answers=outcomes([True, True]))
-    (found,) = make_report(*read_sources([str(tmp_path / x) for x in "ab"])).comparisons
-    assert found.results.columns == ("tiny-sort",) and "left out: tiny-chain" in found.note
+    given = read_sources([str(tmp_path / x) for x in "ab"])
+    with pytest.raises(GoldimaskError, match=r"b: tiny-chain, threshold tau=.*: not evaluated"):
+        make_report(*given)
+    (found,) = make_report(*given, choices=Choices(allow_incomplete=True)).comparisons
+    ours = found.results.lines[1]
+    assert "tiny-chain" not in ours.cells and "average" not in ours.cells
+    assert ours.partial == {"tiny-chain", "average"} and ours.cells["tiny-sort"].mean == 1.0
 
 
 def test_lengths_and_names_are_chosen(tmp_path):
@@ -168,9 +180,12 @@ def test_lengths_and_names_are_chosen(tmp_path):
     assert score("best").cells["tiny-sort"].mean == 1.0
     assert score("64").cells["tiny-sort"].mean == 0.5
     (found,) = make_report(sources, {}, choices=Choices("64")).comparisons
-    assert found.results.lines[1].change is None  # a model that was not trained here
+    assert found.results.lines[0].change is None  # a model that was not trained here
+    assert [line.method for line in found.results.lines] == ["plain", "vanilla"]
     (found,) = make_report(sources, {}, choices=Choices("64", ("plain",))).comparisons
-    assert found.results.strongest == "plain" and found.results.lines[0].change is not None
+    assert found.results.strongest == "plain" and found.results.lines[1].change is not None
+    both = make_report(sources, {}, choices=Choices("both")).comparisons
+    assert [c.length for c in both] == ["best"]  # the task has no length of its own
     with pytest.raises(GoldimaskError, match="no run named 'x'"):
         make_report(sources, {}, choices=Choices(baselines=("x",)))
 
@@ -198,8 +213,8 @@ def test_the_page_links_and_shows_samples_as_text(runs, tmp_path):
     assert links == ["runs/vanilla/step.html", "runs/ours/step.html"]
     shown = sections["Samples"]["data"]["samples"]
     assert shown[4]["output"] == HOSTILE[0] and [s["correct"] for s in shown].count(True) == 5
-    results = sections["Accuracy (%), threshold tau=0.9"]["data"]["rows"]
-    assert results == [["vanilla", "50.0"], ["ours", "75.0"], ["vs. vanilla", "↑ 50.0%"]]
+    results = sections["Accuracy (%), threshold tau=0.9, m"]["data"]["rows"]
+    assert results == [["vanilla", "50.0"], ["goldimask-d", "75.0"], ["vs. vanilla", "↑ 50.0%"]]
     assert page.count("<script") == 2
     assert "report_files/loss.png" in markdown(report, files, tmp_path / "report.html")
 
@@ -213,7 +228,7 @@ def test_the_verb(runs, tmp_path):
     assert result["runs"] == ["vanilla", "ours"] and out.is_file()
     (found,) = result["comparisons"]
     assert found["strongest_baseline"] == "vanilla"
-    assert found["methods"]["ours"]["change"]["tiny-sort"] == pytest.approx(0.5)
+    assert found["methods"]["goldimask-d"]["change"]["tiny-sort"] == pytest.approx(0.5)
     assert found["paired"][0]["difference"] == 0.25 and found["paired"][0]["p"] == 1.0
     tex = out.with_suffix(".tex").read_text()
     assert r"\begin{document}" in tex and tex.count(r"\includegraphics") == len(result["figures"])
@@ -227,7 +242,7 @@ def test_results_are_printed_in_every_format(runs, tmp_path, monkeypatch):
     marks = {
         "latex": "\\toprule",
         "markdown": "| method |",
-        "csv": "decoding,method,task",
+        "csv": "decoding,length,panel,method,task",
         "terminal": "p (",
     }
     for form, mark in marks.items():
@@ -265,7 +280,7 @@ def test_studies_are_shown(tmp_path):
 def test_runs_of_one_name_are_told_apart(tmp_path):
     paths = [str(write_run(tmp_path / x / "run", "vanilla")) for x in "ab"]
     found, _ = read_sources(paths)
-    assert [r.name for r in found] == paths
+    assert [(r.name, r.label) for r in found] == [("vanilla", p) for p in paths]
     found, _ = read_sources([f"n={p}" for p in paths])
     assert [r.label for r in found] == [f"n ({p})" for p in paths]
 
@@ -275,7 +290,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path):
     [
         ("none", None, "not a run folder"),
         ("x.json", "[1]", "expected a JSON object"),
-        ("y.json", "{", "not readable as JSON"),
+        ("y.json", "{", "not valid JSON"),
         ("z.json", None, "no such file"),
     ],
 )

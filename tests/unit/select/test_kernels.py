@@ -101,16 +101,3 @@ def test_compiled_kernels_are_valid_for_all_sources_or_none():
     index = kernels.gain32._cache._cache_file
     assert index._source_stamp == kernels.STAMP
     assert len(kernels.STAMP) == 32
-
-
-def test_the_batched_engine_may_cut_its_temporaries(monkeypatch):
-    from goldimask.select import select_reveal
-
-    attention, priority = instance("real", 30, heads=1)
-    for part in (1, 700):
-        monkeypatch.setattr("goldimask.select.batched.PART", part)
-        for selector in ("greedy", "practical"):
-            rng = [np.random.default_rng(0) for _ in range(2)]
-            cut = select_reveal(attention, priority, 11, selector, rng=rng[0], engine="torch")
-            whole = select_reveal(attention, priority, 11, selector, rng=rng[1], engine="numba")
-            assert cut.order.tolist() == whole.order.tolist()

@@ -12,7 +12,6 @@ from goldimask.methods import method
 from goldimask.objective import Priority
 from goldimask.select import select_reveal
 from goldimask.select.base import SELECTORS, candidate_attention
-from goldimask.select.reveal import SubmodularSelect, select_on_device
 from goldimask.types import Batch, Corruption, Signal, Signals
 
 NAMES = ("greedy", "randomized", "twin", "practical", "static", "random")
@@ -101,14 +100,19 @@ def test_draws_follow_the_keys():
     assert (masks[0] != masks[2]).any() and (masks[0] != masks[3]).any()
 
 
-@pytest.mark.parametrize("name", ["greedy", "randomized", "twin", "practical", "static"])
-def test_the_accelerator_path_selects_the_same(name, monkeypatch):
+@pytest.mark.parametrize("name", ["greedy", "randomized"])
+def test_the_device_engine_selects_the_same(name):
     c, signals, batch = scene()
-    host = selector(name)(c, signals, batch, Keys(5))
-    monkeypatch.setattr(SubmodularSelect, "select", select_on_device)
-    device = selector(name)(c, signals, batch, Keys(5))
+    host = selector(name, engine="host")(c, signals, batch, Keys(5))
+    device = selector(name, engine="device")(c, signals, batch, Keys(5))
     assert host.order == device.order
     assert host.value == pytest.approx(device.value)
+
+
+@pytest.mark.parametrize("name", ["twin", "practical", "static"])
+def test_the_device_engine_is_refused_where_there_is_none(name):
+    with pytest.raises(GoldimaskError, match=r"method\.select\.engine"):
+        selector(name, engine="device")
 
 
 def test_needs():

@@ -33,7 +33,7 @@ def test_numpy_torch_lists_and_dtypes_agree():
         (np.asfortranarray(attention), priority),
         (read_only, priority),
     ]:
-        for engine in ("auto", "torch", "oracle"):
+        for engine in ("auto", "device", "oracle"):
             found = select_reveal(a, lam, 5, engine=engine)
             assert found.order.tolist() == expected.order.tolist()
             assert found.value == pytest.approx(expected.value)
@@ -43,10 +43,9 @@ def test_inputs_are_left_alone():
     attention, priority = make()
     np.fill_diagonal(attention, 0.7)
     before = attention.copy(), priority.copy()
-    for engine in ("numba", "torch", "oracle"):
-        select_reveal(
-            attention, priority, 4, "practical", rng=np.random.default_rng(0), engine=engine
-        )
+    for engine in ("host", "device", "oracle"):
+        name = "randomized" if engine == "device" else "practical"
+        select_reveal(attention, priority, 4, name, rng=np.random.default_rng(0), engine=engine)
     assert (attention == before[0]).all() and (priority == before[1]).all()
 
 
@@ -97,9 +96,10 @@ def test_one_generator_gives_one_number_per_example():
 
 
 @pytest.mark.parametrize("n", [0, 1])
-@pytest.mark.parametrize("engine", ["numba", "torch", "oracle"])
+@pytest.mark.parametrize("engine", ["host", "device", "oracle"])
 def test_nothing_to_choose_from(n, engine):
-    for selector in ("greedy", "randomized", "twin", "practical", "static", "random"):
+    names = ("greedy", "randomized", "twin", "practical", "static", "random")
+    for selector in names[:2] if engine == "device" else names:
         found = select_reveal(
             np.ones((n, n)), np.ones(n), n, selector, rng=np.random.default_rng(0), engine=engine
         )
@@ -129,7 +129,7 @@ def batch_poked(at, number):
     return a
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch", "oracle"])
+@pytest.mark.parametrize("engine", ["host", "device", "oracle"])
 @pytest.mark.parametrize(
     ("case", "message"),
     [
@@ -165,6 +165,12 @@ def test_errors_name_the_argument_and_the_index(case, message, engine):
         select_reveal(attention, priority, budget, engine=engine, **options)
 
 
+def test_the_device_has_two_maximisers():
+    for selector in ("twin", "practical", "static", "random"):
+        with pytest.raises(GoldimaskError, match=f"engine: 'device' .* not '{selector}'"):
+            select_reveal(*make(), 3, selector, rng=np.random.default_rng(0), engine="device")
+
+
 def test_unknown_engine():
     with pytest.raises(GoldimaskError, match="engine"):
         select_reveal(*make(), 3, engine="cuda")  # pyright: ignore
@@ -177,7 +183,7 @@ def test_padding_and_diagonal_may_hold_anything():
     np.fill_diagonal(wide, np.inf)
     lam = np.concatenate([priority, [np.nan, -3.0]])
     active = np.arange(8) < 6
-    for engine in ("numba", "torch", "oracle"):
+    for engine in ("host", "device", "oracle"):
         found = select_reveal(wide, lam, 3, engine=engine, active=active)
         assert found.order.tolist() == select_reveal(attention, priority, 3).order.tolist()
 
@@ -187,7 +193,7 @@ def test_ties_go_to_the_lowest_index():
     attention, priority = make(5)
     same = np.array([0, 1, 2, 1, 1])
     attention, priority = attention[same][:, same], priority[same]
-    for engine in ("numba", "torch", "oracle"):
+    for engine in ("host", "device", "oracle"):
         order = select_reveal(attention, priority, 5, engine=engine).order.tolist()
         assert [x for x in order if x in (1, 3, 4)] == [1, 3, 4]
     nothing = select_reveal(np.zeros((6, 6)), np.ones(6), 4)

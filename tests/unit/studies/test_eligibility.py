@@ -33,7 +33,7 @@ def test_states_are_shared_and_predictions_literal(backbone: Backbone) -> None:
     states = study.draw_states(refs, per_example=6, block=8, seed=3)
     assert states == study.draw_states(refs, per_example=6, block=8, seed=3)
     assert states != study.draw_states(refs, per_example=6, block=8, seed=4)
-    found = study.predict(backbone, refs, states, block=8, batch_size=5)
+    found = study.predict(backbone, refs, states, block=8)
     for state, got in zip(states, found, strict=True):
         ref = refs[state.example]
         response = list(ref.response)

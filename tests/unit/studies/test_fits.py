@@ -8,8 +8,7 @@ import pytest
 from goldimask.bootstrap import interval, weights
 from goldimask.stats import finite
 from goldimask.studies import support
-from goldimask.studies.budget import summarise
-from goldimask.studies.heldout import HeldOut
+from goldimask.studies.heldout import summarise
 from goldimask.studies.response import Responses, analyse, fit
 
 
@@ -78,12 +77,12 @@ def test_budget_changes_and_paired_differences() -> None:
     example = np.repeat(np.arange(30), 20)
     logp = np.log(rng.uniform(0.05, 0.8, 600))
 
-    def after(shift: float) -> HeldOut:
-        return HeldOut(logp + shift, example, np.full(600, 0.5))
+    def after(shift: float) -> np.ndarray:
+        return np.stack([logp + shift / 2, logp + shift])  # halfway, at the end
 
-    before = after(0.0)
+    before = {"logp": logp, "example": example}
     tuned = {"uniform": [after(0.1), after(0.12)], "1-p": [after(0.15), after(0.17)]}
-    found = summarise(before, tuned, 30)
+    found = summarise(before, tuned, (1, 2), 30)
     assert found["rules"]["uniform"]["delta_nll"]["mean"] == pytest.approx(-0.11)
     apart = found["paired"]["1-p"]["delta_nll"]
     assert apart["value"] == pytest.approx(-0.05) and apart["seeds"] == pytest.approx([-0.05] * 2)

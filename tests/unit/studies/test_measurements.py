@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from typer.testing import CliRunner
 
 from goldimask.backbones import Backbone, load_backbone
@@ -24,19 +25,22 @@ from goldimask.figures import write
 from goldimask.jobs import damage, partial_of, seal
 from goldimask.keys import Keys
 from goldimask.noise import overmask
+from goldimask.objective import priority_curve
 from goldimask.records import open_run, read_manifest
 from goldimask.report.sources import read_studies
 from goldimask.stats import finite
-from goldimask.studies.budget import Tuning, study_budget
+from goldimask.studies.budget import PAPER, Plan, study_budget, study_recipe, weigh_of
 from goldimask.studies.eligibility import study_eligibility
 from goldimask.studies.examples import study_examples, study_rows
 from goldimask.studies.heldout import held_out
 from goldimask.studies.output import study_figure, study_tables
 from goldimask.studies.quality import study_quality
 from goldimask.studies.response import measure, study_response
-from goldimask.studies.support import attention_of, observe, study_support
+from goldimask.studies.shards import everything
+from goldimask.studies.support import observe, study_support
 from goldimask.train.attention_layer import draw_sets
 from goldimask.train.callbacks import Stopped
+from goldimask.types import Batch, Signal
 
 
 @pytest.fixture
@@ -44,15 +48,15 @@ def backbone(small_model: Path) -> Backbone:
     return load_backbone(small_model, dtype="float32", device="cpu")
 
 
-TUNING = Tuning(steps=3, batch_size=4, learning_rate=1e-2)
+SMALL = Plan(examples=8, heldout=4, seeds=2, k=4, steps=3, batch_size=4, rate=1e-2)
+SMALL = replace(SMALL, rules=("uniform", "p(1-p)^3"))
 
 
-def budget(model: Path, folder: Path, say=lambda _: None, **options):
+def budget(model: Path, folder: Path, say=lambda _: None, gather=everything, **options):
     """A small Study 1 on the recipe `tiny`, whose warm-up is longer than its training."""
-    recipe = load_recipe("tiny", ["trainer.warmup_steps=0"])
-    given = {"examples": 8, "heldout": 4, "seeds": (0, 1), "k": 4, "tuning": TUNING}
-    given |= {"rules": ("uniform", "p(1-p)^3"), **options}
-    return study_budget(str(model), recipe, folder, say=say, **given)
+    plan = replace(SMALL, **options)
+    recipe = study_recipe(load_recipe("tiny", ["trainer.warmup_steps=0"]), str(model), plan)
+    return study_budget(str(model), plan, recipe, folder, say=say, gather=gather)
 
 
 def test_budget_trains_ordinary_runs_and_uses_them_again(small_model: Path, tmp_path: Path) -> None:
@@ -84,7 +88,7 @@ def test_budget_trains_ordinary_runs_and_uses_them_again(small_model: Path, tmp_
 def test_budget_trains_on_the_rows_after_the_held_out_ones(
     small_model: Path, backbone: Backbone, tmp_path: Path
 ) -> None:
-    budget(small_model, tmp_path, seeds=(0,), rules=("uniform",))
+    budget(small_model, tmp_path, seeds=1, rules=("uniform",))
     (file,) = (tmp_path / "runs").glob("rows-*.jsonl")
     trained, _ = load_examples(file, backbone, supervise_turn_end=True)
     every = study_examples(backbone, "tiny-sft", 12)
@@ -93,14 +97,90 @@ def test_budget_trains_on_the_rows_after_the_held_out_ones(
 
 
 def test_budget_can_tune_the_adapter_of_its_recipe(small_model: Path, tmp_path: Path) -> None:
-    tuning = replace(TUNING, lora=True)
-    found = budget(small_model, tmp_path, seeds=(0,), rules=("uniform",), tuning=tuning)
+    found = budget(small_model, tmp_path, seeds=1, rules=("uniform",), lora=True, at=(1, 2))
     (run,) = (tmp_path / "runs").glob("uniform_s0-*")
-    assert (run / "adapter").is_dir() and found["tuning"]["lora"] is True
+    assert (run / "adapter").is_dir() and found["steps"] == [1, 2, 3]
+    course = found["course"]["uniform"]
+    assert [step for step, *_ in course] == [1, 2, 3]
+    assert len({nll for _, nll, _ in course}) == 3  # three models were judged
+    end = found["rules"]["uniform"]
+    assert course[-1][1:] == [end["delta_nll"]["mean"], end["delta_p"]["mean"]]
+    assert [t.name for t in study_tables(found)] == ["budget", "budget-steps"]
     with pytest.raises(GoldimaskError, match="goldimask merge"):
         budget(run, tmp_path)
     with pytest.raises(GoldimaskError, match="no section 'lora'"):
-        study_budget(str(small_model), Recipe(), tmp_path, tuning=tuning)
+        study_recipe(Recipe(), str(small_model), PAPER)
+
+
+def test_an_earlier_step_is_the_run_that_ends_there(small_model: Path, tmp_path: Path) -> None:
+    """With all weights and a constant rate, step 2 of 3 is the end of a run of 2 steps."""
+    recipe = load_recipe("tiny", ["trainer.warmup_steps=0", "trainer.lr_scheduler_type=constant"])
+    ends = {}
+    for steps, at in ((3, (2,)), (2, ())):
+        plan = replace(SMALL, steps=steps, at=at, seeds=1, rules=("uniform",))
+        own = study_recipe(recipe, str(small_model), plan)
+        ends[steps] = study_budget(str(small_model), plan, own, tmp_path / str(steps))["course"]
+    np.testing.assert_allclose(
+        ends[3]["uniform"][0][1:], ends[2]["uniform"][0][1:], rtol=1e-5, atol=1e-7
+    )
+
+
+def test_study_1_of_the_paper(call) -> None:
+    found = json.loads(call("budget", "--paper", "--dry-run", "--json").stdout)
+    assert found == {
+        "models": "llada-8b-instruct, llada-1.5",
+        "precision": "bfloat16",
+        "training rows": "s1k [300, 900)",
+        "held-out rows": "[0, 90), masked at 0.25, 0.5, 0.75",
+        "turn end supervised": "no",
+        "weights tuned": "LoRA r 128, alpha 256, dropout 0.05",
+        "adapter on": "q_proj, k_proj, v_proj",
+        "learning rate": "5e-06, linear",
+        "warm-up steps": "0",
+        "weight decay": "0.1",
+        "gradient clip": "1",
+        "global batch": "8",
+        "measured at steps": "0, 100, 300",
+        "supervised positions": "32 per example",
+        "rules": "uniform, 1-p, p(1-p), p(1-p)^3, 0-0.1, 0.1-0.5, 0.5-1, all",
+        "seeds": "0, 1",
+        "runs": "32",
+    }
+    words = ("budget", "--paper", "--dry-run", "--json", "--dtype", "float32", "--steps", 150)
+    other = json.loads(call(*words).stdout)
+    assert other["precision"] == "float32" and other["measured at steps"] == "0, 100, 150"
+    with pytest.raises(GoldimaskError, match=r"\[50, 650\) overlap the held-out rows \[0, 90\)"):
+        call("budget", "--paper", "--dry-run", "--first", 50)
+    with pytest.raises(GoldimaskError, match="CUDA_VISIBLE_DEVICES"):
+        call("budget", "--dry-run", "--device", "cuda:1")
+
+
+def test_the_paper_s_study_runs_on_a_small_model(small_model: Path, tmp_path: Path) -> None:
+    """Its own recipe, in little; special tokens are no targets."""
+    plan = replace(PAPER, corpus="tiny-sft", first=6, examples=8, heldout=4, steps=2, at=(1,))
+    plan = replace(plan, k=4, seeds=1, batch_size=2, rules=("uniform", "0.1-0.5", "all"))
+    recipe = study_recipe(load_recipe(plan.recipe), str(small_model), plan, "float32", "cpu")
+    found = study_budget(str(small_model), plan, recipe, tmp_path, device="cpu")
+    assert list(found["rules"]) == list(plan.rules) and found["rows"] == [6, 14]
+    run = open_run(next((tmp_path / "runs").glob("all_s0-*")))
+    assert run.recipe["lora"]["r"] == 128 and run.recipe["trainer"]["weight_decay"] == 0.1
+    backbone = load_backbone(small_model, dtype="float32", device="cpu")
+    with_end = held_out(backbone, study_examples(backbone, "tiny-sft", 4))
+    without = held_out(backbone, study_examples(backbone, "tiny-sft", 4, turn_end=False))
+    assert found["targets"] == len(without.logp) < len(with_end.logp)
+
+
+def test_rules_of_study_1() -> None:
+    p = torch.tensor([[0.05, 0.1, 0.3, 0.4999, 0.5, 0.9, 1.0]], dtype=torch.float64)
+    inside = {"0-0.1": [0], "0.1-0.5": [1, 2, 3], "0.5-1": [4, 5, 6]}
+    for rule, places in inside.items():
+        curve = priority_curve(weigh_of(rule, 4)["priority"])
+        assert curve(p)[0].nonzero()[:, 0].tolist() == places
+        assert np.array_equal(curve(p.numpy()), curve(p).numpy())
+    assert weigh_of("all", 4)["k"] > 10**5
+    for bad in ("0.5-0.1", "0.5-2", "x"):
+        with pytest.raises(GoldimaskError, match="unknown"):
+            weigh_of(bad, 4)
 
 
 def test_a_stopped_budget_goes_on(small_model: Path, tmp_path: Path, monkeypatch) -> None:
@@ -110,6 +190,7 @@ def test_a_stopped_budget_goes_on(small_model: Path, tmp_path: Path, monkeypatch
         resumed.append(resume)
         checkpoint = partial_of(Path(recipe.output)) / "checkpoint-1"
         checkpoint.mkdir(parents=True, exist_ok=True)
+        (checkpoint / "weights").write_text("some")
         seal(checkpoint)
         raise Stopped("stopped by SIGTERM")
 
@@ -148,7 +229,7 @@ def test_held_out_does_not_depend_on_the_batch(backbone: Backbone) -> None:
 
 def test_response_targets_are_masked_in_both_passes(backbone: Backbone) -> None:
     examples = study_examples(backbone, "tiny-sft", 8)
-    found = measure(backbone, examples, 2, 0)
+    found = measure(backbone, examples, np.arange(8), 2, 0)
     assert len(found.before) == len(found.after) == len(found.example) > 0
     assert ((found.before > 0) & (found.before < 1)).all()
     assert not np.array_equal(found.before, found.after)  # context was added
@@ -168,29 +249,37 @@ def test_reveal_sets_have_one_size_and_spare_the_targets(backbone: Backbone) -> 
 
 
 def test_support_is_the_attention_on_revealed_tokens(backbone: Backbone) -> None:
-    """Against the model's own attention weights, before and after the reveal."""
-    examples = study_examples(backbone, "tiny-sft", 2)
-    found = observe(backbone, examples, 2, 0, batch_size=1)
-    order = sorted(range(2), key=lambda i: (len(examples[i]), i))
-    offset = 0
-    for number in order:
-        batch = make_batch([examples[number]], backbone.pad_id, 8)
-        c = overmask()(batch, Keys(0))
-        targets, reveals = draw_sets(c, batch, Keys(0), 2)
-        n = int(targets.sum())
+    """Against one pass per block with whole attention rows, before and after the reveal."""
+    batch = make_batch(study_examples(backbone, "tiny-sft", 3), backbone.pad_id, 8)
+    calls = []
+    hook = backbone.model.register_forward_pre_hook(lambda *_: calls.append(1))
+    found = observe(backbone, batch, 2, Keys(0), [1, 0])
+    hook.remove()
+    assert len(calls) == 1 + 2  # not blocks x (1 + sets)
+    c = overmask()(batch, Keys(0))
+    targets, reveals = draw_sets(c, batch, Keys(0), 2)
+    for layer in (0, 1):
         for when, hidden in (("before", c.candidates), ("after", c.candidates & ~reveals[1])):
-            rows, logp = attention_of(backbone, batch, hidden, 1)
-            mass = [float(rows[0, i, reveals[1][0]].sum()) for i in targets[0].nonzero()[:, 0]]
-            np.testing.assert_allclose(
-                found.mass["1", when][1, offset : offset + n], mass, atol=1e-5
-            )
-            sums = rows[0][hidden[0]].sum(-1)
+            rows, logp = attention_of(backbone, batch, hidden, layer)
+            mass = (rows * reveals[1][:, None].float()).sum(2)[targets]
+            np.testing.assert_allclose(found[f"mass/{layer}/{when}"][1], mass, atol=1e-6)
+            sums = rows[hidden].sum(-1)
             torch.testing.assert_close(sums, torch.ones_like(sums), atol=1e-4, rtol=0)
-        np.testing.assert_allclose(
-            found.y[1, offset : offset + n], logp[targets].detach().numpy(), atol=1e-5
-        )
-        offset += n
-    assert offset == found.y.shape[1]
+        np.testing.assert_allclose(found["y"][1], logp[targets], atol=1e-6)
+    alone = observe(backbone, batch, 2, Keys(0), [0])
+    for name, values in alone.items():
+        assert np.array_equal(values, found[name])  # another block in the same pass changes nothing
+
+
+@torch.no_grad()
+def attention_of(backbone: Backbone, batch: Batch, hidden: Tensor, layer: int):
+    """Attention [B, T, T] of one block (rows of hidden positions), and log p [B, T]."""
+    want = frozenset({Signal.LOGP, Signal.ATTENTION})
+    s = backbone.scorer(backbone.model, batch, hidden, want, layer)
+    full = torch.zeros((*batch.ids.shape, batch.ids.shape[1]))
+    for b, rows in enumerate(s.rows):
+        full[b, rows[rows >= 0]] = s.attention[b][rows >= 0]
+    return full, s.logp
 
 
 def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_path: Path) -> None:
@@ -224,6 +313,11 @@ def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_pa
         study_support(backbone, examples=3, sets=2)
     with pytest.raises(GoldimaskError, match="at least 2"):
         study_support(backbone, sets=1)
+    one = study_support(backbone, examples=24, sets=2, layers=["last"])
+    same = [r for r in support["rows"] if r["measured"] in ("1", "distance")]
+    assert one["rows"] == same and one["table"] == support["table"]
+    with pytest.raises(GoldimaskError, match="blocks 0 to 1"):
+        study_support(backbone, layers=[7])
 
 
 @pytest.fixture
@@ -278,7 +372,7 @@ def test_command_line_of_study_1(call, small_model: Path, tmp_path: Path) -> Non
     words = ["budget", small_model, "--examples", 8, "--heldout", 4, "--steps", 2, "--seeds", 1]
     words += ["--batch-size", 4, "--rules", "uniform,1-p", "--json"]
     result = json.loads(call(*words, "-o", tmp_path).stdout)["results"][0]
-    assert list(result["rules"]) == ["uniform", "1-p"] and result["tuning"]["steps"] == 2
+    assert list(result["rules"]) == ["uniform", "1-p"] and result["steps"] == [2]
     assert len(list((tmp_path / "runs").glob("*/manifest.json"))) == 2
     assert (tmp_path / f"budget-{small_model.name}" / "budget.pdf").is_file()
     again = call(*words).stdout  # in a temporary folder

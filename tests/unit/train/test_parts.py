@@ -157,7 +157,7 @@ def test_a_second_signal_acts_as_before() -> None:
     try:
         assert signal.getsignal(signal.SIGINT) != before
         os.kill(os.getpid(), signal.SIGINT)
-        assert stopper.caught == "SIGINT" and signal.getsignal(signal.SIGINT) == before
+        assert stopper.caught == "SIGINT"
     finally:
         stopper.remove()
 
@@ -226,17 +226,16 @@ def test_a_micro_batch_without_candidates_trains(small_model: Path) -> None:
     assert found.rows is not None and found.rows.shape == (2, 0)
 
 
-def test_only_maximisers_on_a_cpu_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    from goldimask.train import trainer
+def test_only_maximisers_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask import methods
 
     compiled: list[tuple[str, ...]] = []
-    monkeypatch.setattr(trainer, "warmup", compiled.append)
-    assert trainer.warm_up(method("vanilla")) == () and trainer.warm_up(method("lift-2")) == ()
-    assert trainer.warm_up(method("goldimask-d"), torch.device("cuda")) == ()
+    monkeypatch.setattr(methods, "warmup", compiled.append)
+    assert methods.warm_up(method("vanilla")) == () and methods.warm_up(method("lift-2")) == ()
     assert compiled == []
-    assert trainer.warm_up(method("goldimask-d")) == ("greedy",)
-    assert trainer.warm_up(method("goldimask-p")) == ("greedy", "practical")
-    assert trainer.warm_up(method("goldimask-a")) == ("greedy",)
+    assert methods.warm_up(method("goldimask-d")) == ("greedy",)
+    assert methods.warm_up(method("goldimask-p")) == ("greedy", "practical")
+    assert methods.warm_up(method("goldimask-a")) == ("greedy",)
     assert compiled == [("greedy",), ("greedy", "practical"), ("greedy",)]
 
 
@@ -277,15 +276,27 @@ def test_probe_becomes_an_index_and_is_kept(small_model: Path) -> None:
     assert plain.attention_layer == "last" and none is None
 
 
-def test_speed_leaves_pauses_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    from goldimask.train import callbacks
+def test_speed_and_seconds_leave_pauses_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from goldimask.train import meters
 
     now = [0.0]
-    monkeypatch.setattr(callbacks.time, "perf_counter", lambda: now[0])
-    meter = callbacks.Speed()
-    meter.add(80, 100)
-    now[0] = 4.0
-    with meter.pause():
-        now[0] = 14.0
-    assert meter.pop() == {"tokens_per_s": 20.0, "pad_share": pytest.approx(0.2)}
-    assert meter.pop() == {}
+    monkeypatch.setattr(meters.time, "perf_counter", lambda: now[0])
+    clock = meters.Clock()
+    speed = meters.Speed(clock)
+    with clock.during("loading"):
+        now[0] = 3.0
+        with clock.during("training"):
+            speed.add(80, 100)
+            now[0] = 7.0
+            with clock.during("validation"):
+                now[0] = 17.0
+            assert speed.pop() == {"tokens_per_s": 20.0, "pad_share": pytest.approx(0.2)}
+            assert speed.pop() == {}
+            now[0] = 18.0
+        now[0] = 20.0
+    found = clock.record()
+    assert found.pop("hardware")[0]
+    assert found == {"loading": 5.0, "training": 5.0, "validation": 10.0, "checkpoints": 0.0}
+    again = meters.Clock()
+    again.resume({**found, "hardware": ["4 x other"]})
+    assert again.read("training") == 5.0 and again.hardware == ["4 x other", *clock.hardware]

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from functools import cache
 
 from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
 
-__all__ = ["TASKS", "Item", "Task", "Verdict", "accepted", "get_task", "known_tasks", "own_length"]
+__all__ = [
+    "TASKS",
+    "Item",
+    "Task",
+    "Verdict",
+    "accepted",
+    "get_task",
+    "known_tasks",
+    "own_length",
+    "own_samples",
+]
 
 
 for _name, _where, _summary in (
@@ -30,8 +41,20 @@ def known_tasks() -> list[str]:
 
 def own_length(task: str) -> int:
     """The fixed length of a task by its name in outcomes; 0 for one that is not known."""
+    found = _known(task)
+    return found.length if found else 0
+
+
+def own_samples(task: str) -> int:
+    """How many samples a task is published with, by its name in outcomes: 16 for AIME, else 1."""
+    found = _known(task)
+    return found.samples if found else 1
+
+
+@cache
+def _known(task: str) -> Task | None:
     name = task.removesuffix("-standard")
-    return get_task(name).length if name in TASKS.names() else 0
+    return get_task(name) if name in TASKS.names() else None
 
 
 def accepted(task: str | Task, options: Mapping[str, object]) -> dict[str, object]:

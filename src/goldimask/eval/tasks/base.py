@@ -17,10 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from goldimask.records import Decoding
 from goldimask.registry import Registry
+
+if TYPE_CHECKING:
+    from goldimask.eval.sandbox import Program
 
 Protocol = Literal["fixed", "lift"]
 PUBLISHED = Decoding(decoder="low-confidence", options={"block": 32})  # two tokens a step
@@ -68,6 +71,7 @@ class Task:
     decoding: Decoding = PUBLISHED  # used unless the caller names another
     samples: int = 1  # per problem, with seeds 0, 1, ...: published as pass@k
     credits: Callable[[Item], float] | None = None  # partial credits an item holds (Sudoku's cells)
+    program: Callable[[Item, str], Program | str] | None = None  # what is run; or why nothing is
     row: Callable[[Mapping[str, Any], int], Item] | None = None  # a row of the test set -> Item
     # stored generations of another harness: (row as read, position) -> Item, None if not its kind
     stored: Callable[[Mapping[str, Any], int], Item | None] | None = None

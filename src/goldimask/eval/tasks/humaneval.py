@@ -21,7 +21,6 @@ from goldimask.eval.tasks.programs import (
     extract_lift,
     lift_defined,
     program_task,
-    runner,
 )
 from goldimask.eval.testsets import load_rows, pick
 
@@ -63,7 +62,7 @@ def humaneval(
         rows,
         item_of,
         extract_lift if lift else extract_fixed,
-        runner(execution, build_lift if lift else build_fixed),
+        build_lift if lift else build_fixed,
         stored,
     )
 
@@ -144,4 +143,4 @@ def build_lift(item: Item, program: str) -> Program | str:
     if entry is None:
         return "no function"
     tests = f"{item.gold[item.gold.index('def') :]}\n\ncheck({entry})"
-    return Program(program, tests, strict=False)
+    return Program(program, tests, names=(entry,), module="__main__")

@@ -1,6 +1,6 @@
 """What HumanEval and MBPP share: finding the program in a text, and running it in the sandbox.
 
-Published reading (`lift`): the first closed ```` ```python ```` fence; one script; the first
+Published reading (`lift`): the first closed ```` ```python ```` fence, as `__main__`; the first
 function defined is the one tested. `fixed`: the fence in the answer block first, a fence cut off at
 the end of the text counts, and the function of the right name is tested.
 """
@@ -85,9 +85,7 @@ def lift_defined(program: str) -> str | None:
     return match[1] if match else None
 
 
-def runner(
-    execution: Execution, build: Callable[[Item, str], Program | str]
-) -> Callable[[Sequence[Item], Sequence[str | None]], list[Verdict]]:
+def runner(execution: Execution, build: Callable[[Item, str], Program | str]) -> Judge:
     """A judge that builds programs and runs them in parallel; `build` may say why there is none."""
 
     def judge(items: Sequence[Item], extracted: Sequence[str | None]) -> list[Verdict]:
@@ -118,16 +116,16 @@ def program_task(
     rows: Callable[[Path | str | None], list[Mapping[str, Any]]],
     item_of: Callable[[Mapping[str, Any], int, Form], Item],
     extract: Callable[[str], str | None],
-    judge: Judge,
+    build: Callable[[Item, str], Program | str],
     stored: Callable[[Mapping[str, Any], int], Item | None],
 ) -> Task:
-    """A test set of programs under its own prompt, parsing and judge."""
+    """A test set of programs under its own prompt, parsing and way to run."""
     return Task(
         name=name if form == "published" else f"{name}-standard",
         version="1",
         load=lambda source: [item_of(row, i, form) for i, row in enumerate(rows(source))],
         extract=extract,
-        judge=judge,
+        judge=runner(execution, build),
         length=256,
         lengths=(256,),
         prefill="<reasoning>" if form == "published" else "",
@@ -135,6 +133,7 @@ def program_task(
         metric="pass@1",
         prepare=execution.prepare,
         raw=True,
+        program=build,
         row=lambda row, index: item_of(row, index, form),
         stored=stored,
     )

@@ -104,7 +104,7 @@ const supports = (view, k) => {
   });
   return {
     title: 'Support φ(S)',
-    note: shape.support === 'linear' ? 'linear' : `S / (S + ${shape.s0})`,
+    note: shape.support !== 'saturating' ? shape.support : `S / (S + ${shape.s0})`,
     chart: {
       label: `support of ${points.length} targets by the attention they pay to revealed tokens`,
       x: { min: 0, max, label: 'attention on revealed tokens, S' },

@@ -8,11 +8,24 @@ import { num, rounded, spoken } from './format.mjs';
 /** @typedef {[position: number, attention: number]} Link */
 
 /** @param {Curves} curves @param {number} p */
-export const priority = ({ a, b }, p) => p ** a * (1 - p) ** b;
+export const priority = ({ a, b, tables }, p) =>
+  tables?.[0] ? between(tables[0], p) : p ** a * (1 - p) ** b;
 
-/** @param {Pick<Curves, 'support' | 's0'>} curves @param {number} mass */
-export const support = (curves, mass) =>
-  curves.support === 'linear' ? mass : mass / (mass + curves.s0);
+/** @param {Pick<Curves, 'support' | 's0' | 'tables'>} curves @param {number} mass */
+export const support = ({ support: kind, s0, tables }, mass) => {
+  if (tables?.[1]) return between(tables[1], mass);
+  return kind === 'linear' ? mass : mass / (mass + s0);
+};
+
+/** Linear between the points of a table. @param {number[][]} table @param {number} at */
+const between = ([x, y], at) => {
+  const right = Math.max(
+    1,
+    x.findIndex((edge) => edge >= Math.min(at, 1)),
+  );
+  const share = (Math.min(at, 1) - x[right - 1]) / (x[right] - x[right - 1]);
+  return y[right - 1] + share * (y[right] - y[right - 1]);
+};
 
 /**
  * What the page asks about a record. `k` counts the tokens revealed so far: after the last of them

@@ -87,6 +87,8 @@ export interface Curves {
   b: number;
   support: string;
   s0: number;
+  /** Points of priority and support where they are tabulated. */
+  tables?: (number[][] | null)[];
 }
 
 /** F along the order of choice and along random orders, at the lengths `k`. */
