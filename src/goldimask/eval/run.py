@@ -41,6 +41,7 @@ from goldimask.records import (
     write_manifest,
 )
 from goldimask.stats import TaskResult, aggregate
+from goldimask.train.card import write_card
 
 if TYPE_CHECKING:
     from goldimask.backbones import Backbone
@@ -229,6 +230,8 @@ def run_trials(
         if out is not None and model is not None:
             with locked(Path(out), wait=60.0):
                 write_scores(Path(out), model.name)
+    if out is not None and model is not None and Path(out).name == "eval":
+        write_card(Path(out).resolve().parent)
     metrics = {trial.task.name: trial.task.metric for trial in trials}
     samples = {trial.task.name: trial.task.samples for trial in trials}
     results = aggregate(outcomes, metrics, lambda task: samples[task])

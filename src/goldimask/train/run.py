@@ -29,6 +29,7 @@ from goldimask.records import METRICS, digest, write_manifest
 from goldimask.step import MaskedStep
 from goldimask.train.arguments import training_arguments
 from goldimask.train.attention_layer import resolve_layer
+from goldimask.train.card import write_card
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile, StopOnSignal, Stopped
 from goldimask.train.folders import (
     complain,
@@ -233,6 +234,7 @@ def finish(
     weights = start["weights"]
     key = train_key(recipe, weights)
     write_manifest(folder, make_manifest("train", key, base_of(recipe), weights, **facts))
+    write_card(folder)
     return summary
 
 
