@@ -170,7 +170,7 @@ def default_text(value: ast.expr | None) -> str:
 
 
 def keys_page() -> str:
-    import goldimask.methods  # the baselines register their parts
+    import goldimask.methods  # noqa: F401 (the baselines register their parts)
     from goldimask import config
     from goldimask.campaign import settings
     from goldimask.decoding import DECODERS

@@ -55,7 +55,7 @@ def card_text(folder: Path, merged: bool = False) -> str:
     )
     parts = [
         f"# {run.name}",
-        f"`{base}`, fine-tuned as a masked diffusion language model with `{run.method}` of goldimask.",
+        f"`{base}` as a masked diffusion language model, fine-tuned with `{run.method}`.",
         "## Training",
         facts(run, run.manifest),
         "## Scores",

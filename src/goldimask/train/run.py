@@ -29,8 +29,8 @@ from goldimask.records import METRICS, digest, write_manifest
 from goldimask.step import MaskedStep
 from goldimask.train.arguments import training_arguments
 from goldimask.train.attention_layer import resolve_layer
-from goldimask.train.card import write_card
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile, StopOnSignal, Stopped
+from goldimask.train.card import write_card
 from goldimask.train.folders import (
     complain,
     differences,
