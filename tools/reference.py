@@ -113,6 +113,13 @@ def keys_of(text: str, root: str, above: str = "") -> Iterator[tuple[str, str, l
     tree = ast.parse(text)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     comments = comments_of(text)
+    said = {  # a key without a word means what the same key of another section means
+        field.target.id: found
+        for node in classes.values()
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if (found := meaning_of(field, comments))
+    }
     own: list[Key] = []
     inner: list[tuple[str, str]] = []
     for field in classes[root].body:
@@ -123,7 +130,10 @@ def keys_of(text: str, root: str, above: str = "") -> Iterator[tuple[str, str, l
         if named:
             inner.append((f"{name}[]." if "tuple" in kind else f"{name}.", named))
         shown = "a section" if named else kind_text(kind)
-        own.append(Key(name, shown, default_text(field.value), meaning_of(field, comments)))
+        meaning = meaning_of(field, comments) or said.get(field.target.id, "")
+        if named and not meaning:
+            meaning = plain(ast.get_docstring(classes[named]) or "")
+        own.append(Key(name, shown, default_text(field.value), meaning))
     yield above.rstrip("."), plain(ast.get_docstring(classes[root]) or ""), own
     for prefix, name in inner:
         yield from keys_of(text, name, prefix)

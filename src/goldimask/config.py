@@ -65,7 +65,7 @@ class MixtureItem:
     split: str | None = None
     subset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of a generated corpus
-    weight: float = 1.0
+    weight: float = 1.0  # its share is this over the sum of all
     __pydantic_config__ = STRICT
 
 
@@ -81,14 +81,15 @@ class DataSection:
     mixture: tuple[MixtureItem, ...] = ()  # several sources instead of one
     mixture_size: int | None = None  # rows in all; default: as many as repeat no row
     limit: int | None = None  # rows of each source: the first ones, or so many generated ones
-    max_length: int = 4096
-    overlength: Literal["truncate", "drop", "error"] = "truncate"
+    max_length: int = 4096  # tokens of prompt and response; fewer where the model has fewer
+    overlength: Literal["truncate", "drop", "error"] = "truncate"  # of longer examples
     validation: float = 0.01  # a share of the examples below 1, a number of examples from 1 on
+    # the response without special tokens, or with them
     supervise: Literal["response_no_pad", "all_after_prompt"] = "response_no_pad"
-    supervise_turn_end: bool = False
-    skip_bad_rows: bool = False
-    group_by_length: bool = True
-    pad_to_multiple: int = 8
+    supervise_turn_end: bool = False  # the token that ends the turn is a target too
+    skip_bad_rows: bool = False  # count rows that cannot be used instead of stopping
+    group_by_length: bool = True  # examples of like length share a batch
+    pad_to_multiple: int = 8  # batches are padded to a multiple of so many tokens
     __pydantic_config__ = STRICT
 
 
@@ -106,12 +107,12 @@ class MethodSection:
     """A preset and what differs from it; see `goldimask list methods`."""
 
     preset: str = "goldimask-d"  # the method that the other keys change
-    noise: dict[str, Any] = field(default_factory=dict)
-    select: dict[str, Any] = field(default_factory=dict)
-    weigh: dict[str, Any] = field(default_factory=dict)
+    noise: dict[str, Any] = field(default_factory=dict)  # which tokens are masked: kind, options
+    select: dict[str, Any] = field(default_factory=dict)  # which of them are revealed
+    weigh: dict[str, Any] = field(default_factory=dict)  # how much each remaining target counts
     attention_layer: int | float | str | None = None  # last | index | fraction of depth | probe
     probe: ProbeSection = field(default_factory=ProbeSection)
-    protocol: Literal["goldimask", "lift"] = "goldimask"
+    protocol: Literal["goldimask", "lift"] = "goldimask"  # lift: as its released code does
     __pydantic_config__ = STRICT
 
 
