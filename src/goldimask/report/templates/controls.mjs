@@ -88,7 +88,8 @@ export const list = (label, names, onchange) => {
 };
 
 /**
- * A box that scrolls, with a line below it while it holds more than it shows.
+ * A box that scrolls, with a line that says so while it holds more than it shows: above a wide
+ * box, below a tall one.
  * @param {HTMLElement} box
  */
 export const scrolling = (box) => {
@@ -96,6 +97,7 @@ export const scrolling = (box) => {
   const look = () => {
     const [wide, tall] = [box.scrollWidth - box.clientWidth, box.scrollHeight - box.clientHeight];
     hint.hidden = wide <= 1 && tall <= 1;
+    hint.classList.toggle('above', wide > 1);
     const aside = wide - box.scrollLeft > 1 && 'more to the right: scroll →';
     const below = tall - box.scrollTop > 1 && 'more below: scroll ↓';
     hint.textContent = aside || below || '\u00a0';
