@@ -34,7 +34,7 @@ class Row(Record):
     decoder: str | None = None
     steps: int | str | None = None
     block: int | str | None = None
-    temperature: float = 0.0
+    temperature: float | None = 0.0
     top_p: float | None = None
     shots: int | None = None
     protocol: str = ""

@@ -55,7 +55,7 @@ def test_the_published_figure_stands_beside_the_measured_one():
     assert llada.differs[:3] == (
         "block: 512, here 32",
         "steps: 512, here 256",
-        "protocol: opencompass, here lift",
+        "protocol: internal toolkit, here lift",
     )
     assert "not stated: shots" in llada.differs and "end tokens are committed last" in llada.differs
     dllm = next(b for b in found if b.row.source == "dllm")
@@ -69,6 +69,16 @@ def test_one_length_is_not_the_best_of_three():
     assert found[0].differs == ("length: best of 128, 256, 512, here 128",)
     other = measured([True, False], protocol="fixed")
     assert beside("llada-8b-instruct", other)[0].differs == ("protocol: lift, here fixed",)
+
+
+def test_what_a_source_does_not_state_is_no_difference():
+    """LIFT's AIME figure has neither a temperature nor a length: the task's own are no deviation."""
+    row = find_row("llada-8b-instruct", "aime24")
+    assert (row.length, row.temperature) == (None, None) and settings_of(row)["lengths"] == (512,)
+    sampled = Decoding(decoder="low-confidence", options={"block": 32, "temperature": 0.7})
+    some = outcomes([True], task="aime24", protocol="lift", decoding=sampled, length=512)
+    (found,) = beside("llada-8b-instruct", aggregate(some))
+    assert found.differs == ("not stated: length, temperature", "pass@16")
 
 
 def test_a_row_is_planned_with_its_very_settings(gsm8k):
