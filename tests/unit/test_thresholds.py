@@ -49,7 +49,7 @@ def test_reductions_are_against_the_most_accurate_baseline():
 
 
 def test_an_untuned_model_is_no_baseline_beside_a_tuned_one():
-    """The paper compares with fine-tuned baselines; the base model may be more accurate than all."""
+    """The paper compares with fine-tuned baselines; the base may be more accurate than all."""
     base, ours = at("base", 0.9, 40, True, untuned=True), at("ours", 0.7, 5)
     (made,) = reductions([base, at("a", 0.5, 10, True), ours])
     assert made.against.run == "a" and made.reduction == 0.5

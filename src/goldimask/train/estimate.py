@@ -150,8 +150,8 @@ def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
     unknown = {"examples": None, "mean_length": float(bound), "longest": bound}
     usable = getattr(skeleton, "usable_length", None) or bound
     beyond = (
-        f"rows may have up to {bound:,} tokens, the checkpoint was trained for {usable:,}; how many "
-        "are longer is counted where tokenizer and corpus are at hand"
+        f"rows may have up to {bound:,} tokens, the checkpoint was trained for {usable:,}; those "
+        "that are longer are counted where tokenizer and corpus are at hand"
     )
     unknown |= {"limit": bound, "warning": beyond if bound > usable else None}
     if not hasattr(skeleton, "tokenizer"):

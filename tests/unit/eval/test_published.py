@@ -72,7 +72,7 @@ def test_one_length_is_not_the_best_of_three():
 
 
 def test_what_a_source_does_not_state_is_no_difference():
-    """LIFT's AIME figure has neither a temperature nor a length: the task's own are no deviation."""
+    """LIFT's AIME figure has no temperature and no length: the task's own are no deviation."""
     row = find_row("llada-8b-instruct", "aime24")
     assert (row.length, row.temperature) == (None, None) and settings_of(row)["lengths"] == (512,)
     sampled = Decoding(decoder="low-confidence", options={"block": 32, "temperature": 0.7})

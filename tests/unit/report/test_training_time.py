@@ -61,6 +61,9 @@ def test_settings_are_kept_apart_and_averaged_as_in_the_paper(tmp_path: Path) ->
     assert cells[("c", "gift")] is None  # no Vanilla on that machine
     assert cells[("average", "gift")] == 1.15 and cells[("average", "vanilla")] == 1.0
     assert ("a", "cart") in cells and ("average", "cart") not in cells  # in one of the two settings
-    assert {row[1]: row[2] for row in table.rows if row[0] == "average"} == {"vanilla": 2, "gift": 3}
+    assert {row[1]: row[2] for row in table.rows if row[0] == "average"} == {
+        "vanilla": 2,
+        "gift": 3,
+    }
     assert "Left out: f (moved between machines), g (no seconds)" in table.note
     assert training_time([]).rows == ()
