@@ -137,6 +137,7 @@ def test_each_score_is_saved_with_everything_it_depends_on(gsm8k, tmp_path):
     assert (one["n"], one["accuracy"], one["calls"], one["complete"]) == (4, 1.0, 128, True)
     assert one["tokens_a_call"] == 40 / 128 and one["seconds"] > 0
     assert one["settings"]["cfg"] == 0.0 and one["settings"]["length"] == 64
+    assert one["settings"]["steps"] == 32 and "tau" not in one["settings"]  # half the length
     assert len(one["prompts"]) == len(one["rendered_prompts"]) == 16
     assert one["published"][0]["differs"][0].startswith("length: best of")
     evaluate(None, ["gsm8k"], lengths=(32,), data=gsm8k, out=out, model=model, answer=answer)
