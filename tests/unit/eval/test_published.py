@@ -63,6 +63,13 @@ def test_the_published_figure_stands_beside_the_measured_one():
     assert beside("tiny", measured([True])) == []
 
 
+def test_a_hub_id_and_a_download_are_the_model_of_that_name():
+    assert find_row("Dream-org/Dream-v0-Instruct-7B", "gsm8k").model == "dream-7b-instruct"
+    found = beside("LLaDA-8B-Instruct", measured([True, False]))
+    assert found and found == beside("llada-8b-instruct", measured([True, False]))
+    assert beside("LLaDA-8B-Base", measured([True, False])) == []
+
+
 def test_one_length_is_not_the_best_of_three():
     few = [r for r in measured([True, False]) if r.length == 128]
     found = beside("llada-8b-instruct", few)
