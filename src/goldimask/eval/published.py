@@ -19,7 +19,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from goldimask.backbones.known import PUBLISHED
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.records import Record, Scalar
 from goldimask.stats import TaskResult, best_lengths
@@ -95,6 +94,8 @@ def rows() -> tuple[Row, ...]:
 
 def registered(model: str) -> str:
     """`GSAI-ML/LLaDA-8B-Instruct`, and a folder of that name, are `llada-8b-instruct`."""
+    from goldimask.backbones.known import PUBLISHED
+
     last = Path(model).name.lower()
     return next((x.name for x in PUBLISHED if last == Path(x.hub).name.lower()), model)
 
