@@ -59,7 +59,11 @@ def test_every_verb_and_option_is_in_the_reference() -> None:
             for parameter in one.params:
                 if parameter.name == "help":
                     continue
-                called = [*parameter.opts, parameter.name.upper(), str(parameter.metavar).replace("|", "\\|")]
+                called = [
+                    *parameter.opts,
+                    parameter.name.upper(),
+                    str(parameter.metavar).replace("|", "\\|"),
+                ]
                 rows = [line for line in part.splitlines() if line.startswith("| `")]
                 assert any(o in row for o in called for row in rows), (title, parameter.name)
 

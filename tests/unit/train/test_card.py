@@ -104,3 +104,24 @@ def test_an_unfinished_run_has_no_card(run: Path) -> None:
     (run / "manifest.json").unlink()
     with pytest.raises(GoldimaskError, match="has not finished"):
         card_text(run)
+
+
+def test_merge_writes_the_card_and_says_how_to_upload(run: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from goldimask.backbones import load_backbone
+    from goldimask.backbones.lora import add_lora, save_adapter
+    from goldimask.cli.app import app
+
+    (run / "recipe.yaml").write_text(recipe_yaml(load_recipe("tiny")))
+    tuned = add_lora(load_backbone("tiny"), seed=1, r=2, alpha=4, targets=("q_proj",))
+    save_adapter(tuned, run / "adapter")
+    evaluate(run)
+    to = tmp_path / "merged"
+    done = CliRunner().invoke(app, ["merge", str(run), "--to", str(to)])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stderr.split())
+    assert "hf upload USER/NAME" in said and "model card" in said
+    card = ModelCard.load(to / "README.md")
+    assert card.data.to_dict()["library_name"] == "transformers"
+    assert "tiny-sort" in card.text and "goldimask.load_backbone" in card.text
