@@ -44,7 +44,7 @@ def _register() -> None:
         AutoModel.register(family.config, family.model, exist_ok=True)
         AutoModelForCausalLM.register(family.config, family.model, exist_ok=True)
         if family.names:
-            register_checkpoint_conversion_mapping(kind, family.renamings(), overwrite=True)
+            register_checkpoint_conversion_mapping(kind, [*family.renamings()], overwrite=True)
 
 
 _register()
