@@ -28,6 +28,7 @@ from goldimask.eval.trials import Lengths, Planned, Say, Sources, judged, plan_t
 from goldimask.jobs import job_key, locked, make_manifest, same_job
 from goldimask.records import (
     DIGESTS,
+    RECIPE,
     SAMPLES,
     Decoding,
     Key,
@@ -41,7 +42,6 @@ from goldimask.records import (
     write_manifest,
 )
 from goldimask.stats import TaskResult, aggregate
-from goldimask.train.card import write_card
 
 if TYPE_CHECKING:
     from goldimask.backbones import Backbone
@@ -230,8 +230,10 @@ def run_trials(
         if out is not None and model is not None:
             with locked(Path(out), wait=60.0):
                 write_scores(Path(out), model.name)
-    if out is not None and model is not None and Path(out).name == "eval":
-        write_card(Path(out).resolve().parent)
+    if out is not None and Path(out).name == "eval" and (Path(out).parent / RECIPE).is_file():
+        from goldimask.train.card import write_card  # nobody else needs it
+
+        write_card(Path(out).parent)
     metrics = {trial.task.name: trial.task.metric for trial in trials}
     samples = {trial.task.name: trial.task.samples for trial in trials}
     results = aggregate(outcomes, metrics, lambda task: samples[task])

@@ -18,7 +18,7 @@ import yaml
 from goldimask.backbones.lookup import BACKBONES, find_model
 from goldimask.errors import GoldimaskError
 from goldimask.files import read_object, write_text
-from goldimask.records import RECIPE, Manifest, Run, answerer, open_run
+from goldimask.records import MANIFEST, Manifest, Run, answerer, open_run
 
 CARD = "README.md"
 OWN_LICENCE = "apache-2.0"  # of the models that ship with goldimask
@@ -28,7 +28,7 @@ UNKNOWN = "not stated in the files of the base: look it up before you publish"
 def write_card(run: Path) -> None:
     """Write the card of a run beside its weights; again after an evaluation, for the scores."""
     for part in ("adapter", "model"):
-        if (run / part).is_dir() and (run / RECIPE).is_file():
+        if (run / part).is_dir() and (run / MANIFEST).is_file():
             write_text(run / part / CARD, card_text(run))
 
 
