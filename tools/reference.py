@@ -193,7 +193,7 @@ def keys_page() -> str:
         "# Keys\n",
         MADE,
         "What a recipe means is in [recipes](../recipes.md), what a campaign is in "
-        "[the lab](../lab.md#a-campaign).\n",
+        "[campaigns](../campaigns.md).\n",
     ]
     for title, module, root in (
         ("Recipe", config, "Recipe"),
