@@ -132,7 +132,7 @@ def test_the_trainer_selects_ahead(
     ahead = run(recipe(small_model, tmp_path / "ahead", trainer=options))
     assert "goldimask-ahead" in threads
     threads.clear()
-    monkeypatch.setattr(Method, "overlaps", lambda self, device: False)
+    monkeypatch.setattr(Method, "overlaps", property(lambda self: False))
     alone = run(recipe(small_model, tmp_path / "alone", trainer=options))
     assert "goldimask-ahead" not in threads
     assert losses(ahead) == losses(alone)

@@ -22,7 +22,7 @@ import torch
 
 from goldimask.files import write_json
 from goldimask.metrics import NAMES
-from goldimask.processes import gather, hardware
+from goldimask.processes import devices, gather, hardware
 from goldimask.records import read_json
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Clock:
             self._change(outer)
 
     def _change(self, phase: str | None) -> str | None:
-        if torch.accelerator.is_available():
+        if devices():
             torch.accelerator.synchronize()
         now = time.perf_counter()
         if self.inside is not None:
