@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 import goldimask.baselines  # noqa: F401  registers the methods of others

@@ -128,7 +128,9 @@ def repeat(steps: int, *state: Any) -> Any:
             graph = recorded(ADVANCE[kind], state)
         except RuntimeError as error:
             UNRECORDED.add(kind)
-            LOG.warning("select.engine: no CUDA graph here (%s)", str(error).strip().split("\n", 1)[0])
+            LOG.warning(
+                "select.engine: no CUDA graph here (%s)", str(error).strip().split("\n", 1)[0]
+            )
     for _ in range(left):
         graph.replay() if graph else ADVANCE[kind](*state)
     return graph
