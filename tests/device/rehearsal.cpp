@@ -167,6 +167,14 @@ PinnedMemory& pinned_memory() {
   return *one;
 }
 
+struct OnDevice {  // allocate on the asked device
+  DeviceIndex before = current;
+  explicit OnDevice(std::optional<Device> d) {
+    if (d && d->has_index()) current = d->index();
+  }
+  ~OnDevice() { current = before; }
+};
+
 // ---- devices, streams, events -----------------------------------------------------------------
 
 using Clock = std::chrono::steady_clock;
@@ -211,7 +219,13 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     *static_cast<Moment*>(*event) = {Clock::now(), s.device_index(), books().turn};
   }
   void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return false; }
+  bool queryEvent(void* event) const override {
+    if (event == nullptr) return true;
+    auto* it = static_cast<Moment*>(event);
+    std::lock_guard<std::mutex> hold(books().lock);
+    for (const auto& x : books().late) if (x.device == it->device && x.turn <= it->turn) return false;
+    return true;
+  }
   void synchronizeEvent(void* event) const override {
     host_waits("an event");
     if (event == nullptr) return;
@@ -252,6 +266,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::detail::createCPUGenerator();
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    OnDevice there(storage.device());
     auto next = device_memory().allocate(bytes);
     if (storage.data()) std::memcpy(next.get(), storage.data(), std::min(bytes, storage.nbytes()));
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(next));
@@ -261,13 +276,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 // ---- operators that are about memory, not arithmetic -------------------------------------------
 
-struct OnDevice {  // allocate on the asked device
-  DeviceIndex before = current;
-  explicit OnDevice(std::optional<Device> d) {
-    if (d && d->has_index()) current = d->index();
-  }
-  ~OnDevice() { current = before; }
-};
 const auto KEYS = c10::DispatchKeySet(c10::DispatchKey::PrivateUse1);
 
 Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
@@ -307,6 +315,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
 }
 
 Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
+  OnDevice there(to.device());
   at::native::resize_(to, from.sizes());
   return copy_from(from, to, false);
 }
@@ -391,6 +400,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", &at::native::unfold);
   m.impl("resize_", [](const Tensor& t, c10::IntArrayRef size,
                        std::optional<at::MemoryFormat> f) -> const Tensor& {
+    OnDevice there(t.device());
     return at::native::resize_(t, size, f);
   });
   m.impl("set_.source_Storage",
