@@ -151,6 +151,7 @@ def load_meters(trainer: GoldiTrainer) -> None:
 def sums_of(trainer: GoldiTrainer) -> list[float]:
     """What this rank has added up since the last log: loss, tokens, cells, metrics, classes."""
     trainer.pool.settle()
+    trainer.tally.settle()
     pool = trainer.pool.sums
     metrics = [0.0] * (2 * len(NAMES)) if pool is None else pool.tolist()
     speed = trainer.speed
