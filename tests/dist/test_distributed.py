@@ -26,6 +26,7 @@ PAIRS = (
     "adapter@ddp",
     "plain@fsdp2",
     "accumulated@fsdp2",
+    "divided@fsdp2",
     "checkpointed@fsdp2",
     "adapter@fsdp2",
     "empty@fsdp2",
