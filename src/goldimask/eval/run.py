@@ -28,7 +28,6 @@ from goldimask.eval.trials import Lengths, Planned, Say, Sources, judged, plan_t
 from goldimask.jobs import job_key, locked, make_manifest, same_job
 from goldimask.records import (
     DIGESTS,
-    RECIPE,
     SAMPLES,
     Decoding,
     Key,
@@ -230,7 +229,7 @@ def run_trials(
         if out is not None and model is not None:
             with locked(Path(out), wait=60.0):
                 write_scores(Path(out), model.name)
-    if out is not None and Path(out).name == "eval" and (Path(out).parent / RECIPE).is_file():
+    if out is not None and (Path(out).parent / "recipe.yaml").is_file():
         from goldimask.train.card import write_card  # nobody else needs it
 
         write_card(Path(out).parent)
