@@ -96,6 +96,17 @@ def test_a_second_writer_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_to_a_folder_has_the_lock_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(GoldimaskError, match="link' is being written by process"),
+        locked(tmp_path / "link"),
+    ):
+        pass
+
+
 def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code = (

@@ -165,8 +165,8 @@ def settle(
     if shift is None:
         raise GoldimaskError(
             f"{path}: model_type '{short(kind_of(fields))}' does not say which token a row "
-            "predicts; give backbone.shift (true: row i predicts token i + 1, false: token i) in the "
-            "recipe, or write logit_shift into this file"
+            "predicts; give backbone.shift (true: row i predicts token i + 1, false: token i) in "
+            "the recipe, or write logit_shift into this file"
         )
     mask = first(asked.get("mask_id"), fields.get("mask_token_id"), *(x.mask_id for x in found))
     usable = first(fields.get("usable_length"), row.usable_length if row else None)
