@@ -231,8 +231,9 @@ def unfinished_folder(
 
 
 def seal(folder: Path) -> None:
-    """Declare a folder complete: size and hash of every file in it."""
-    write_json(folder / SEAL, {"files": _files(folder)})
+    """Declare a folder complete: size and hash of every file in it, and of this list."""
+    files = _files(folder)
+    write_json(folder / SEAL, {"files": files, "hash": digest(files)})
 
 
 def publish(written: Path, target: Path) -> None:
@@ -246,13 +247,16 @@ def publish(written: Path, target: Path) -> None:
 def damage(folder: Path) -> str | None:
     """What is wrong with a sealed folder, or None; files added later do not count."""
     try:
-        expected = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
+        found = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+        expected = found["files"]
     except FileNotFoundError:
         return "it was not completely written"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return f"its {SEAL} cannot be read"
     if not isinstance(expected, dict) or not expected or any("\0" in name for name in expected):
         return f"its {SEAL} names no files"
+    if found != {"files": expected, "hash": digest(expected)}:  # an entry less would hide a file
+        return f"its {SEAL} is damaged"
     for name, facts in expected.items():
         file = folder / name
         if not file.is_file():
