@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 import sys
@@ -320,6 +321,30 @@ def test_tables_hold_neither_formulas_nor_links() -> None:
     assert r"[x]\(javascript:alert(1))" in markdown(table)
     assert r"a\\\|b" in markdown(table)
     assert csv(Table("x", "x", ("a",), ((-1.5,),))) == "a\n-1.5\n"
+
+
+def test_the_terminal_shows_names_and_texts_as_they_are(capsys) -> None:
+    from goldimask import console
+
+    odd = "a[/b] [link=x]y[/link] :smile: \x1b]0;title\x07\x9b2J"
+    console.say(odd)
+    console.emit({}, False, odd)
+    console.emit({}, False, console.table(odd, ["a"], [[odd]]))
+    out, err = capsys.readouterr()
+    for said in (out, err):
+        assert "[link=x]y[/link] :smile:" in said and "\\x1b]0;title" in said
+        assert not {"\x1b", "\x07", "\x9b"} & set(said)
+
+
+def test_half_a_character_on_stdout_is_json_still(monkeypatch) -> None:
+    from goldimask import cli, console
+
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "argv", ["goldimask"])
+    monkeypatch.setattr(cli, "app", lambda: console.emit({"text": "\ud800"}, True))
+    cli.main()
+    assert json.loads(out.buffer.getvalue()) == {"text": "\ud800"}
 
 
 def test_an_output_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys) -> None:
