@@ -29,9 +29,9 @@ Not covered:
     * The kernel is shared. A program that exploits it is out; against that use a virtual machine.
     * Limits mode: a program can find out whether a path exists, its size and times (`stat`),
       and where a link points.
-    * Limits mode without Landlock (Linux before 5.13): your files and processes can be read. Without
-      seccomp (neither x86_64 nor aarch64): network, new processes, signals, modes and times of your
-      files, and disk space taken by tricks are not prevented, in this mode.
+    * Limits mode without Landlock (Linux before 5.13): your files and processes can be read.
+      Without seccomp (neither x86_64 nor aarch64): network, new processes, signals, modes and
+      times of your files, and disk space taken by tricks are not prevented, in this mode.
     * What is in the system's folders and in this Python's can be read, secrets there included.
     * Limits mode, and bubblewrap before 0.7: a burst passes the folder's limit for 50 ms.
     * As many programs run at once as there are cores; each keeps to its limits, not their sum, and
