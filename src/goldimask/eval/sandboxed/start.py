@@ -35,6 +35,8 @@ def main() -> None:
         return bool(wanted and syscalls.seccomp(bool(walls or job["contained"]), job["sized"]))
 
     os.environ |= dict.fromkeys(ONE_THREAD, "1")
+    if "typing" in job["prelude"]:  # slow, and both halves run the prelude
+        __import__("typing")
     questions, answers = os.pipe(), os.pipe()
     parent = os.getpid()
     child = os.fork()
