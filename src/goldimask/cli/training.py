@@ -189,13 +189,8 @@ def inspect(
     records = inspect_steps(subject.backbone, subject.example, picked, seed, levels, epoch)
     if html:
         inspect_page(html, records, subject)
-<<<<<<< HEAD
-        say(f"page: [bold]{html}[/bold] ({html.stat().st_size / 1000:.0f} KB)")
-    result = {"example": subject.index, "seed": seed, "html": str(html) if html else None}
-=======
         say(f"page: {html} ({html.stat().st_size / 1000:.0f} KB)")
-    result = {"example": example, "seed": seed, "html": str(html) if html else None}
->>>>>>> main
+    result = {"example": subject.index, "seed": seed, "html": str(html) if html else None}
     emit({**result, "records": records}, as_json, None if as_json else step_view(records))
 
 
