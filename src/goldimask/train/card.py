@@ -61,7 +61,7 @@ def card_text(folder: Path, merged: bool = False) -> str:
         "## Scores",
         scores(folder),
         "## Use",
-        usage(merged or tuned_all),
+        usage(base, merged or tuned_all),
         "## Made again",
         "`goldimask train recipe.yaml` with",
         f"```yaml\n{yaml.safe_dump(told(run.recipe), sort_keys=False, allow_unicode=True)}```",
@@ -159,12 +159,12 @@ def scores(folder: Path) -> str:
     return "\n".join(rows)
 
 
-def usage(whole: bool) -> str:
+def usage(base: str, whole: bool) -> str:
     """How to load it; an adapter needs its base."""
     load = (
         'backbone = goldimask.load_backbone("FOLDER")'
         if whole
-        else 'backbone = load_adapter(goldimask.load_backbone("BASE"), "FOLDER")'
+        else f'backbone = load_adapter(goldimask.load_backbone("{base}"), "FOLDER")'
     )
     more = "" if whole else "from goldimask.backbones.lora import load_adapter\n"
     return (

@@ -67,6 +67,7 @@ def test_the_card_says_what_the_folder_says(run: Path) -> None:
         *("900 and 100 held out", "0.5000 ± 0.0100", "rows.jsonl", "Not evaluated.", "mit"),
     ):
         assert said in card.text, said
+    assert 'load_backbone("my-base")' in card.text
     assert "secret" not in card.text and "output:" not in card.text
 
 
