@@ -14,8 +14,8 @@ import numpy as np
 from goldimask.data.batches import EpochSampler, pad_share
 from goldimask.keys import Keys, Stream
 from goldimask.processes import devices, own_device, world
-from goldimask.train.arguments import micro_batches
-from goldimask.train.prepare import Prepared
+from goldimask.train.arguments import epochs_warning, micro_batches, planned_steps
+from goldimask.train.prepare import Prepared, few_held_out
 from goldimask.types import Example
 
 BOUNDARY = "┃"
@@ -34,14 +34,22 @@ def summary_lines(ready: Prepared) -> list[str]:
     shared = f" on {world()} processes" if world() > 1 else ""
     idle = devices() > 1 and world() == 1
     others = f", one of {devices()}; --nproc {devices()} trains on all of them" if idle else ""
+    steps = planned_steps(recipe.trainer, recipe.global_batch_size, len(train))
+    epochs = steps * recipe.global_batch_size / len(train)
+    warnings = [
+        ready.data.report.warning(),
+        epochs_warning(steps, recipe.global_batch_size, len(train)),
+        few_held_out(recipe.data, len(ready.data.validation)),
+    ]
     return [
         f"device    {own_device()}{others}",
         f"data      {', '.join(ready.data.report.lines())}: {len(train)} to train on, "
         f"{len(ready.data.validation)} held out",
-        *([f"warning   {warning}"] if (warning := ready.data.report.warning()) else []),
+        *(f"warning   {warning}" for warning in warnings if warning),
         *length_table(train),
         f"batches   {recipe.global_batch_size} examples a step, {each} at a time{shared}; "
         f"{share:.1%} padding",
+        f"steps     {steps:,}, {epochs:.3g} epochs",
         f"backbone  {backbone.name}, {backbone.layers} blocks",
         f"method    {recipe.method.preset}, {ready.method.passes} forward pass(es) a step",
     ]

@@ -155,6 +155,7 @@ def make_trainer(
         folder,
         seed=recipe.seed,
         global_batch_size=recipe.global_batch_size,
+        examples=len(data.train),
         has_validation=bool(data.validation),
         name=Path(recipe.output).name,
     )

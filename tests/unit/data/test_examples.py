@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, make_batch, pad_share
-from goldimask.data.examples import data_hash, load_examples, split, to_pair
+from goldimask.data.examples import data_hash, load_examples, split
 from goldimask.data.rows import Row, read_rows
+from goldimask.data.shapes import to_pair
 from goldimask.errors import GoldimaskError
 from goldimask.types import Example
 
