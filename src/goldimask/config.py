@@ -23,6 +23,8 @@ from goldimask.errors import GoldimaskError, nearest, short
 from goldimask.files import check_plain, parse_yaml
 from goldimask.settings import STRICT, make
 
+OF_CORPUS = ("options", "split", "subset", "columns", "limit")  # what else `data` says of its rows
+
 
 @dataclass(frozen=True)
 class BackboneSection:
@@ -158,11 +160,12 @@ def without_replaced(values: dict[str, Any], overrides: Sequence[str]) -> dict[s
     """
     given = {word.partition("=")[0] for word in overrides}
     data, trainer = values.get("data"), values.get("trainer")
-    if isinstance(data, dict) and data.get("path") is not None and "data.path" in given:
-        if "data.corpus" not in given:  # with it, the path is read in the format of the corpus
-            for key in ("corpus", "mixture", "options", "split", "subset", "columns", "limit"):
-                if not any(word == f"data.{key}" or word.startswith(f"data.{key}.") for word in given):
-                    data.pop(key, None)
+    if isinstance(data, dict) and data.get("path") is not None:
+        # with a corpus beside it, the path is read in the format of the corpus
+        replaced = "data.path" in given and "data.corpus" not in given
+        for key in ("corpus", "mixture", *OF_CORPUS) if replaced else ():
+            if not any(f"{word}.".startswith(f"data.{key}.") for word in given):
+                data.pop(key, None)
     lengths = {"trainer.max_steps": "max_steps", "trainer.num_train_epochs": "num_train_epochs"}
     if isinstance(trainer, dict) and len(given & lengths.keys()) == 1:
         (asked,) = given & lengths.keys()

@@ -1,12 +1,42 @@
-"""What the user sees: results on stdout, everything else (lines, bars, warnings) on stderr."""
+"""What the user sees: results on stdout, everything else (lines, bars, warnings) on stderr.
+
+Colours and bars are for terminals. Elsewhere, in a log file, a bar is a line now and then. `hush`
+(`--quiet`) leaves results and errors.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+EVERY = 5.0  # seconds that pass between two lines of a bar at least
+_quiet = False
+
+
+@contextmanager
+def hush() -> Iterator[None]:
+    """Say nothing within the block."""
+    global _quiet
+    before, _quiet = _quiet, True
+    try:
+        yield
+    finally:
+        _quiet = before
+
+
+def is_quiet() -> bool:
+    return _quiet
+
+
+def on_terminal() -> bool:
+    """Whether somebody watches stderr."""
+    from rich.console import Console
+
+    return Console(stderr=True).is_terminal
 
 
 def emit(result: Any, as_json: bool, human: Any = None) -> None:
@@ -21,10 +51,21 @@ def emit(result: Any, as_json: bool, human: Any = None) -> None:
 
 
 def say(message: str) -> None:
-    """A line for the user, on stderr."""
+    """A line for the user, on stderr; a terminal folds it between words, a log keeps it whole."""
     from rich.console import Console
 
-    Console(stderr=True, soft_wrap=True).print(message, highlight=False)
+    if not _quiet:
+        console = Console(stderr=True)
+        console.print(message, highlight=False, soft_wrap=not console.is_terminal)
+
+
+def suggest(*commands: str) -> None:
+    """What to type next, whole on one line each."""
+    from rich.console import Console
+
+    if not _quiet:
+        text = "\n".join(["next:", *(f"  {command}" for command in commands)])
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> Any:
@@ -40,8 +81,10 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], lef
 
 
 @contextmanager
-def progress(description: str, total: int | None) -> Iterator[Any]:
-    """A bar on stderr; yields `advance(n=1, note="")`. Silent when stderr is not a terminal."""
+def progress(description: str, total: int | None, lines: bool = False) -> Iterator[Any]:
+    """A bar on stderr; yields `advance(n=1, note="")`. Without a terminal: a line per tenth, if
+    `lines`, or nothing.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -52,6 +95,9 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
     )
 
     console = Console(stderr=True)
+    if not console.is_terminal or _quiet:
+        yield Tenths(description, total) if lines and total else lambda *_, **__: None
+        return
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -59,7 +105,7 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(description, total=total, note="")
 
         def advance(n: int = 1, note: str = "") -> None:
@@ -69,6 +115,29 @@ def progress(description: str, total: int | None) -> Iterator[Any]:
                 bar.advance(task, n)
 
         yield advance
+
+
+class Tenths:
+    """`advance` of a bar that is a line at every tenth."""
+
+    def __init__(self, description: str, total: int) -> None:
+        self.description, self.total, self.done = description, total, 0
+        self.began = self.last = time.monotonic()
+
+    def __call__(self, n: int = 1, note: str = "") -> None:
+        before, self.done = self.done, self.done + n
+        now = time.monotonic()
+        if 10 * self.done // self.total > 10 * before // self.total and now - self.last >= EVERY:
+            self.last = now
+            left = (now - self.began) / self.done * (self.total - self.done)
+            say(f"{self.description} {self.done}/{self.total}, {duration(left)} left")
+
+
+def duration(seconds: float) -> str:
+    """`0:46`, `1:02:03`."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def percent(share: float, digits: int = 1) -> str:

@@ -152,7 +152,7 @@ def decode(
             where = {"dtype": dtype, "device": device, "say": say}
             how = {"batch_size": batch_size, "prefill": prefill, "trace": trace}
             decoded = answering(run, settings, nproc, **where, **how)
-            with decoded as answer, progress("decode", len(rows)) as advance:
+            with decoded as answer, progress("decode", len(rows), lines=True) as advance:
                 made_by = {"model": weights_hash(run), "prefill": prefill}
                 done = decode_rows(answer, rows, out, settings, **made_by, advance=advance)
             line = f"{done.decoded} decoded, {done.found} already there, mean steps "

@@ -170,7 +170,7 @@ def evaluate(
         total = sum(len(t.part(part)) for t in trials)
         where = {"device": device, "dtype": dtype, "say": say}
         decoded = answering(run, nproc, batch_size, **where)
-        with decoded as answer, progress("decoding", total) as advance:
+        with decoded as answer, progress("decoding", total, lines=True) as advance:
             result = run_trials(trials, answer, folder, model, batch_size, part, advance)
     report = summary(result)
     report |= {"model": model.name, "out": str(folder), "shard": list(part), "protocol": protocol}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goldimask.cli.options import AllowPlugins, Device, JsonFlag, Nproc, Overrides, words
-from goldimask.console import emit, progress, say, table
+from goldimask.console import emit, is_quiet, progress, say, suggest, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -74,6 +74,7 @@ def train(
 
         micro_batches(resolved.trainer, resolved.global_batch_size, nproc)
         flags = {"--resume": resume, "--allow-changes": allow_changes, "--json": as_json}
+        flags |= {"--quiet": is_quiet()}
         chosen = [flag for flag, on in flags.items() if on] + passed_on()
         start(["train", recipe, *changes, "--show", str(show), *chosen], nproc, way)
     else:
@@ -111,7 +112,38 @@ def train_here(
             raise SystemExit(getattr(error, "exit_code", 1)) from None
         raise
     if rank() == 0:
-        emit(summary, as_json, facts("Finished", summary))
+        emit(summary, as_json, finished(summary, resolved))
+        if not as_json:
+            suggest(*after_training(resolved))
+
+
+def finished(summary: dict[str, Any], resolved: Recipe) -> Table:
+    """What came of a run, in words."""
+    keys = ("output", "method", "steps", "examples", "seed", "data_hash")
+    rows = [(key.replace("_", " "), summary[key]) for key in keys]
+    rows.insert(4, ("held-out examples", summary["validation_examples"]))
+
+    def loss(which: str) -> str:
+        error = summary.get(f"eval_loss_{which}_se")
+        return f"{summary[f'eval_loss_{which}']:.4g}" + (f" ± {error:.2g}" if error else "")
+
+    best = summary.get("eval_loss_best_step")
+    if best is not None:
+        if resolved.trainer.get("eval_on_start"):
+            rows.append(("held-out loss before training", loss("first")))
+        rows.append((f"lowest held-out loss (step {best})", loss("best")))
+        rows.append(("held-out loss at the end", loss("last")))
+    lowest = best is not None and resolved.trainer.get("load_best_model_at_end", True)
+    rows.append(("what is kept", f"step {best}, the lowest" if lowest else "the last step"))
+    return table("Finished", ("", ""), rows)
+
+
+def after_training(resolved: Recipe) -> list[str]:
+    """Commands that fit the data of a run: generated tasks, or questions of one's own."""
+    run, corpus = resolved.output, resolved.data.corpus or ""
+    tasks = "tiny-chain,tiny-sort" if corpus.startswith("tiny") else "file:QUESTIONS.jsonl"
+    lines = [f"goldimask eval {run} --tasks {tasks}", f'goldimask decode {run} "..." --show']
+    return [*lines, f"goldimask report {run}", f"goldimask merge {run} --to {run}-merged"]
 
 
 def show_plan(

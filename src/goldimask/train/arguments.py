@@ -103,9 +103,10 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
             f"trainer.num_train_epochs: {epochs:g} and trainer.max_steps {steps} both say how long "
             "to train; leave one out"
         )
-    for key, value in (("max_steps", steps), ("num_train_epochs", epochs)):
-        if key in checked and (value == 0 or value < 0 and (key, value) != ("max_steps", -1)):
-            raise GoldimaskError(f"trainer.{key}: {value:g} trains nothing")
+    if epochs is not None and not epochs > 0:
+        raise GoldimaskError(f"trainer.num_train_epochs: {epochs:g} trains nothing")
+    if "max_steps" in checked and not (steps > 0 or steps == -1):
+        raise GoldimaskError(f"trainer.max_steps: {steps} trains nothing (-1: as epochs say)")
     if "report_to" in checked:
         checked["report_to"] = check_trackers(checked["report_to"])
     return checked

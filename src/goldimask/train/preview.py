@@ -6,7 +6,7 @@ prompt that is supervised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,18 +57,30 @@ def summary_lines(ready: Prepared) -> list[str]:
 
 def length_table(examples: Sequence[Example]) -> list[str]:
     """Quantiles of prompt, response, supervisable and total length, in tokens."""
-    rows = {
-        "prompt": [e.prompt_length for e in examples],
-        "response": [len(e) - e.prompt_length for e in examples],
-        "supervised": [sum(e.supervisable) for e in examples],
-        "total": [len(e) for e in examples],
-    }
+    return quantile_lines(
+        {
+            "prompt": [e.prompt_length for e in examples],
+            "response": [len(e) - e.prompt_length for e in examples],
+            "supervised": [sum(e.supervisable) for e in examples],
+            "total": [len(e) for e in examples],
+        }
+    )
+
+
+def quantile_lines(rows: Mapping[str, Sequence[int]]) -> list[str]:
+    """A table of quantiles, one line per kind of length."""
     head = "tokens    " + " " * 10 + "".join(f"{name:>8}" for name, _ in QUANTILES)
     lines = [head]
     for name, values in rows.items():
-        cells = np.quantile(values, [q for _, q in QUANTILES], method="inverted_cdf")
-        lines.append(" " * 10 + f"{name:<10}" + "".join(f"{int(x):>8}" for x in cells))
+        cells = quantiles(values).values()
+        lines.append(" " * 10 + f"{name:<10}" + "".join(f"{x:>8}" for x in cells))
     return lines
+
+
+def quantiles(values: Sequence[int]) -> dict[str, int]:
+    """`{"min": ..., "median": ..., "max": ...}`."""
+    found = np.quantile(values, [q for _, q in QUANTILES], method="inverted_cdf")
+    return {name: int(x) for (name, _), x in zip(QUANTILES, found, strict=True)}
 
 
 def shown_examples(
