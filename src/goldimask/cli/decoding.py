@@ -81,7 +81,7 @@ def decode(
     show: Annotated[
         bool, typer.Option("--show", help="Watch it fill in, coloured by step.")
     ] = False,
-    file: Annotated[Path | None, typer.Option(help="A .jsonl of prompts.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of prompts.")] = None,
     out: Annotated[Path | None, out_option("Answers of --file; resumed if there.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the replay of the prompt here.")] = None,
     against: Annotated[

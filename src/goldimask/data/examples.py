@@ -2,10 +2,11 @@
 
 What the prompt and the response of a row are is said in `shapes.py`. Prompt (ending with the
 assistant header) and response are rendered and tokenised separately and then concatenated, so the
-boundary is exact by construction. Supervisable positions are response tokens that are not special; `supervise_turn_end` adds the turn-end token, `supervise:
-all_after_prompt` everything (D1, D12, D20, docs/decisions.md). A bad row is an error that names
-file and line; `skip_bad_rows` counts such rows and goes on. An example is cut at `max_length` and
-at the positions of the backbone; what its checkpoint was trained for only counts (a warning).
+boundary is exact by construction. Supervisable positions are response tokens that are not special;
+`supervise_turn_end` adds the turn-end token, `supervise: all_after_prompt` everything (D1, D12,
+D20, docs/decisions.md). A bad row is an error that names file and line; `skip_bad_rows` counts such
+rows and goes on. An example is cut at `max_length` and at the positions of the backbone; what its
+checkpoint was trained for only counts (a warning).
 """
 
 from __future__ import annotations

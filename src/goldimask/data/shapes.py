@@ -62,9 +62,9 @@ def to_pairs(row: Row, turns: Turns = "last") -> list[Pair]:
     if messages is None:
         prompt, response = _halves(values, where)
         if response is None:
-            asked = next(k for k in ASKED if values.get(k) is not None)
-            wanted = " or ".join(f"'{k}'" for k in ASKED[asked])
-            raise GoldimaskError(f"{where}: the row has '{asked}' but no response; add {wanted}")
+            key = next(k for k in ASKED if values.get(k) is not None)
+            wanted = " or ".join(f"'{k}'" for k in ASKED[key])
+            raise GoldimaskError(f"{where}: the row has '{key}' but no response; add {wanted}")
         return [_checked(prompt, response, where)]
     said = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     if turns == "last":
@@ -90,6 +90,13 @@ def to_prompt(row: Row) -> list[Message]:
     return messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
 
 
+def asked(row: Row) -> str | list[Message]:
+    """`to_prompt`, where a single user turn is its text."""
+    turns = to_prompt(row)
+    alone = len(turns) == 1 and turns[0]["role"] == "user"
+    return turns[0]["content"] if alone else turns
+
+
 def shape_of(values: Any) -> str | None:
     """What a row looks like, in a word or two."""
     if not isinstance(values, Mapping):
@@ -97,10 +104,10 @@ def shape_of(values: Any) -> str | None:
     for key in ("messages", "conversations"):
         if values.get(key) is not None:
             return key
-    for asked, answers in ASKED.items():
-        if values.get(asked) is not None:
+    for key, answers in ASKED.items():
+        if values.get(key) is not None:
             found = next((k for k in answers if values.get(k) is not None), None)
-            return f"{asked} + {found}" if found else None
+            return f"{key} + {found}" if found else None
     return None
 
 
@@ -154,19 +161,19 @@ def conversation(values: Mapping[str, Any], where: str) -> list[Message] | None:
 
 def _halves(values: Mapping[str, Any], where: str) -> tuple[list[Message], str | None]:
     """Prompt and response, where there is one."""
-    asked = next((k for k in ASKED if values.get(k) is not None), None)
-    if asked is None:
+    key = next((k for k in ASKED if values.get(k) is not None), None)
+    if key is None:
         raise GoldimaskError(
             f"{where}: no known columns in {short(sorted(map(str, values)))}; use one of: "
             f"{COLUMNS}, or name yours with data.columns='{{prompt: ..., response: ...}}'"
         )
-    prompt = values[asked]
-    if asked == "instruction" and values.get("input"):
-        prompt = f"{_text(prompt, where, asked)}\n\n{_text(values['input'], where, 'input')}"
-    turns = _turns(prompt, f"{where}: {asked}")
+    prompt = values[key]
+    if key == "instruction" and values.get("input"):
+        prompt = f"{_text(prompt, where, key)}\n\n{_text(values['input'], where, 'input')}"
+    turns = _turns(prompt, f"{where}: {key}")
     if not turns or turns[0]["role"] != "system":
         turns = _system(values, where) + turns
-    answer = next((k for k in ASKED[asked] if values.get(k) is not None), None)
+    answer = next((k for k in ASKED[key] if values.get(k) is not None), None)
     return turns, None if answer is None else _text(values[answer], where, answer)
 
 

@@ -141,7 +141,7 @@ def recipe_text(
     length = min(most, -(-max(found.total) // 64) * 64)
     cut = sum(n > length for n in found.total)
     held_out = min(200, found.good // 10) if found.good >= 20 else 0
-    training = found.good - held_out
+    training = round(len(found.total) * (1 - held_out / found.good))  # conversations have several
     size = min(8, max(1, training // 8))
     trainer = {"num_train_epochs": 3}
     steps = planned_steps(trainer, size, training)
