@@ -172,14 +172,11 @@ def base_folder(base: str, weights: bool = True) -> Path:
             )
         return found[0]
     if base.count("/") == 1 and not base.startswith((".", "/", "~")) and not path.is_file():
-        if not path.parent.is_dir():
-            return download(base, weights)
         try:
             return download(base, weights)
         except GoldimaskError as error:
-            raise GoldimaskError(
-                f"no folder '{base}' ({near(path)}); as a Hub id: {error}"
-            ) from error
+            there = f" ({near(path)})" if path.parent.is_dir() else ""
+            raise GoldimaskError(f"no folder '{base}'{there}; as a Hub id: {error}") from error
     if path.parent.is_dir() and "/" in base and not path.exists():
         raise GoldimaskError(f"no folder '{base}'; {near(path)}")
     raise GoldimaskError(

@@ -65,6 +65,12 @@ def train(
     changes = [*(overrides or []), *(["data.skip_bad_rows=true"] if skip_bad_rows else [])]
     resolved = load_recipe(recipe, changes)
     way = read_launch(launch)
+    before = load_recipe(recipe).data.corpus if resolved.data.path else None
+    if before is not None and resolved.data.corpus is None:
+        say(
+            f"data.path takes the place of the corpus '{before}' "
+            f"(data.corpus={before}: read it in the format of that one)"
+        )
     if dry_run:
         show_plan(resolved, nproc or 1, way, card, as_json)
     elif nproc is not None:
