@@ -21,6 +21,7 @@ from goldimask.backbones.known import PUBLISHED
 from goldimask.backbones.loading import empty_backbone, resolve_dtype
 from goldimask.backbones.summary import adapter_use
 from goldimask.config import MethodSection, Recipe
+from goldimask.data.shapes import to_pairs
 from goldimask.errors import GoldimaskError
 from goldimask.processes import own_device
 from goldimask.registry import allow_plugins, is_plugin
@@ -32,7 +33,7 @@ from goldimask.train.arguments import (
     planned_steps,
 )
 from goldimask.train.cards import DEFAULT, SHARE, card_named, own_card, step_seconds, work
-from goldimask.train.prepare import LONGEST, few_held_out, make_data, make_method
+from goldimask.train.prepare import LONGEST, data_rows, few_held_out, make_data, make_method
 
 CONTEXT = 1.0  # GiB that a CUDA context takes
 CANDIDATES = 0.68  # of a response: what over-masking hides on average at long lengths
@@ -49,6 +50,8 @@ def estimate(
     skeleton, tokens = shape(recipe)
     found = token_counts(recipe, skeleton)
     examples = found["examples"]
+    if examples is None and ("num_train_epochs" in recipe.trainer or trainer["max_steps"] < 0):
+        examples = counted(recipe)
     steps = planned_steps(recipe.trainer, recipe.global_batch_size, examples or 0)
     often = examples and epochs_warning(steps, recipe.global_batch_size, examples)
     warnings = (found["warning"], often, found["few"])
@@ -177,6 +180,21 @@ def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
         "few": few_held_out(recipe.data, len(data.validation)),
         "source": "data",
     }
+
+
+def counted(recipe: Recipe) -> int | None:
+    """Training examples of a recipe whose tokenizer is not at hand: none is dropped as too long."""
+    section, found = recipe.data, []
+    if any(is_plugin(x.corpus) for x in (section, *section.mixture)):
+        return None
+    for row in data_rows(section, recipe.seed):
+        try:
+            found.append(len(to_pairs(row, section.turns)))
+        except GoldimaskError:
+            if not section.skip_bad_rows:
+                raise
+    share = section.validation if section.validation < 1 else section.validation / len(found)
+    return round(sum(found) * (1 - share))
 
 
 def measured_rate(device: torch.device, dtype: torch.dtype, size: int = 512) -> float:
