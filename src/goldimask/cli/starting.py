@@ -85,9 +85,10 @@ def column_names(text: str) -> dict[str, str]:
 
 
 def room(responses: list[int]) -> int:
-    """Positions that hold nearly every response, in blocks of 32."""
+    """Positions that hold nearly every response, in whole blocks."""
     longest = sorted(responses)[int(0.95 * (len(responses) - 1))]
-    return -(-longest // 32) * 32
+    block = 32 if longest > 32 else 8
+    return -(-longest // block) * block
 
 
 def facts(found: Look, most: int) -> dict[str, Any]:

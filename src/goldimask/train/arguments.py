@@ -91,7 +91,9 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
             raise GoldimaskError(
                 f"trainer.{key}: is fixed to {FIXED[key]!r} by goldimask; remove it"
             )
-    checked = settings.check(TrainingArguments, values, "trainer")
+    # `no` is a strategy, and YAML's word for false
+    said = {k: "no" if v is False and k.endswith("_strategy") else v for k, v in values.items()}
+    checked = settings.check(TrainingArguments, said, "trainer")
     if str(checked.get("optim", "")) in ROUNDING:
         raise GoldimaskError(
             f"trainer.optim: {checked['optim']} rounds its updates to bfloat16, so that small ones "

@@ -8,13 +8,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback
 
-from goldimask.console import duration, on_terminal, progress, say
+from goldimask.console import duration, on_terminal, progress
 from goldimask.errors import GoldimaskError
 from goldimask.processes import any_rank
 from goldimask.train.launch import failed_elsewhere, launched
@@ -64,10 +65,10 @@ def _step(line: str) -> float:
 
 
 class Bar(TrainerCallback):
-    """Loss, speed and remaining time on stderr: a bar on a terminal, else a line per log."""
+    """Loss, speed and remaining time: a bar on a terminal, else `say` a line per log."""
 
-    def __init__(self, description: str) -> None:
-        self.description = description
+    def __init__(self, description: str, say: Callable[[str], None] = lambda _: None) -> None:
+        self.description, self.say = description, say
         self.note = ""
         self.began, self.first = 0.0, 0
         self.lines = not on_terminal()
@@ -90,7 +91,7 @@ class Bar(TrainerCallback):
                 self.note += f" ± {logs['eval_loss_se']:.4f}"
         tells = self.lines and logs and state.is_world_process_zero
         if tells and (line := self.line(state, logs)):
-            say(line)
+            self.say(line)
 
     def line(self, state: Any, logs: dict[str, Any]) -> str | None:
         """`step 10/120  loss 1.2345  lr 9.2e-04  0.42 s/step  left 0:46  end 14:03`."""

@@ -177,7 +177,7 @@ def test_init_without_a_tokenizer_estimates_by_characters(rows: Path, tmp_path: 
 def test_a_log_file_gets_a_line_per_logging_step(capsys: pytest.CaptureFixture[str]) -> None:
     state = SimpleNamespace(max_steps=120, global_step=0)
     state.is_local_process_zero = state.is_world_process_zero = True
-    bar = Bar("goldimask-d")
+    bar = Bar("goldimask-d", console.say)
     bar.on_train_begin(None, state, None)
     state.global_step = 10
     bar.on_log(None, state, None, {"loss": 1.5, "learning_rate": 9e-4})
