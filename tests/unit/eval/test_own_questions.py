@@ -15,7 +15,7 @@ from goldimask.cli.app import app
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import EvalResult, Model, Response, evaluate
 from goldimask.eval.score import read_stored, score_stored
-from goldimask.eval.tasks import get_task
+from goldimask.eval.tasks import TASKS, get_task
 from goldimask.eval.tasks import own as own_module
 from goldimask.eval.tasks.own import JUDGES
 from goldimask.registry import allow_plugins
@@ -221,3 +221,26 @@ def test_the_verb(questions: Path, small_model: Path, tmp_path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
     quiet = CliRunner().invoke(app, [*words, "--json", "--quiet"])
     assert quiet.stderr == "" and json.loads(quiet.stdout)["results"][0]["n"] == 2
+
+
+def test_a_task_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named with leave, as `goldimask` (not `python -m`) would find it; refused without."""
+    (tmp_path / "my_tasks.py").write_text(
+        "from goldimask.eval.tasks.base import TASKS, Item, Task, each\n"
+        "@TASKS.register('rivers')\n"
+        "def rivers(protocol: str = 'fixed') -> Task:\n"
+        "    items = [Item('paris', 'Which river?', 'Seine')]\n"
+        "    return Task('rivers', '1', lambda source: items, str.strip, each(lambda i, a: True), 8)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])
+    words = ["eval", "tiny", "--tasks", "my_tasks:rivers", "--dry-run", "--json"]
+    assert "--allow-plugins" in str(CliRunner().invoke(app, words).exception)
+    try:
+        done = CliRunner().invoke(app, [*words, "--allow-plugins"])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["trials"][0]["task"] == "rivers"
+        assert "plug-in: importing 'my_tasks'" in done.stderr
+    finally:
+        TASKS._entries.pop("rivers", None)
+        sys.modules.pop("my_tasks", None)
