@@ -7,7 +7,8 @@ fine-tuning on a few hundred or thousand rows with an adapter, none of them the 
     max_length   the least multiple of 64 that cuts nothing, within what the model was trained for
     validation   a tenth of the rows, 200 at most; none of fewer than 20
     epochs       three, in batches of eight
-    rate         1e-4; 1e-3 for models below ten million parameters
+    adapter      on every projection, as is usual elsewhere (the paper: on q, k and v)
+    rate         1e-4; 3e-3 for models below ten million parameters
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from torch import nn
 
 from goldimask.config import Recipe, parse_recipe
 from goldimask.data.corpora import open_rows
@@ -31,6 +34,7 @@ from goldimask.train.arguments import planned_steps
 NAMED = 3  # bad rows that are shown
 CUTS = (128, 256, 512, 1024, 2048, 4096, 8192)
 A_TOKEN = 4  # characters, where no tokenizer is at hand
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SMALL = 10_000_000  # parameters
 
 
@@ -136,6 +140,10 @@ def recipe_text(
     found: Look, model: str, skeleton: Any, columns: Mapping[str, str] | None = None
 ) -> str:
     """The recipe without its header."""
+    linear = {
+        n.rpartition(".")[2] for n, m in skeleton.model.named_modules() if isinstance(m, nn.Linear)
+    }
+    targets = ", ".join(name for name in TARGETS if name in linear)
     small = sum(p.numel() for p in skeleton.model.parameters()) < SMALL
     most = usable(skeleton)
     length = min(most, -(-max(found.total) // 64) * 64)
@@ -152,7 +160,9 @@ def recipe_text(
         "seed: 42",
         f"output: {json.dumps(f'runs/{stem(found.path)}')}",
         f"backbone: {{name: {json.dumps(model)}}}  # goldimask list backbones, a folder, a Hub id",
-        "lora: {r: 16, alpha: 32, dropout: 0.0}  # leave it out to train all weights",
+        "lora:  # leave it out to train all weights",
+        "  {r: 16, alpha: 32, dropout: 0.0,",
+        f"   targets: [{targets}]}}",
         "method: {preset: goldimask-d}  # goldimask list methods",
         "data:",
         f"  path: {json.dumps(found.path, ensure_ascii=False)}",
@@ -166,7 +176,7 @@ def recipe_text(
         "trainer:  # any of transformers.TrainingArguments",
         "  num_train_epochs: 3  # or max_steps",
         f"  per_device_train_batch_size: {size if small else 1}",
-        f"  learning_rate: {'1.0e-3' if small else '1.0e-4'}",
+        f"  learning_rate: {'3.0e-3' if small else '1.0e-4'}",
         f"  warmup_steps: {steps // 20}",
         f"  logging_steps: {max(1, min(10, steps // 20))}",
         f"  eval_steps: {every}  # and at the last step",

@@ -230,7 +230,8 @@ def test_a_task_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.Mon
         "@TASKS.register('rivers')\n"
         "def rivers(protocol: str = 'fixed') -> Task:\n"
         "    items = [Item('paris', 'Which river?', 'Seine')]\n"
-        "    return Task('rivers', '1', lambda source: items, str.strip, each(lambda i, a: True), 8)\n"
+        "    judge = each(lambda item, answer: True)\n"
+        "    return Task('rivers', '1', lambda source: items, str.strip, judge, 8)\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", str(tmp_path))])

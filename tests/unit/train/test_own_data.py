@@ -194,6 +194,30 @@ def test_a_log_file_gets_a_line_per_logging_step(capsys: pytest.CaptureFixture[s
     assert second == "step  10/120  held-out 0.2500 ± 0.0100"
 
 
+def test_a_run_tells_its_steps_keeps_best_and_last_and_says_what_next(
+    rows: Path, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goldimask.train.trainer import GoldiTrainer
+
+    rising = lambda self: [float(self.state.global_step)] * 2  # noqa: E731  the first is the best
+    monkeypatch.setattr(GoldiTrainer, "_held_out_losses", rising)
+    monkeypatch.chdir(tmp_path)
+    every = [f"trainer.{key}=2" for key in ("logging_steps", "eval_steps", "save_steps")]
+    words = [f"data.path={rows}", f"backbone.path={small_model}", "method.preset=vanilla", *every]
+    words += ["trainer.num_train_epochs=0.125", "global_batch_size=4", "lora.r=2", "output=runs/x"]
+    words += ["trainer.report_to=none", "trainer.eval_on_start=false", "data.limit=142"]
+    done = CliRunner().invoke(app, ["train", "tiny", *words])  # 128 rows are 32 batches of 4
+    assert done.exit_code == 0, done.output
+    kept = {p.name for p in Path("runs/x").glob("checkpoint-*")}
+    assert kept == {"checkpoint-2", "checkpoint-4"}  # `save_total_limit` is 1
+    logged = [x for x in done.stderr.splitlines() if x.startswith("step ")]
+    assert [x.split("  ")[0] for x in logged] == ["step 2/4", "step 2/4", "step 4/4", "step 4/4"]
+    assert "data.path takes the place of the corpus 'tiny-1k-labels'" in done.stderr
+    assert "goldimask eval runs/x --tasks file:QUESTIONS.jsonl" in done.stderr.split("next:")[1]
+    assert "lowest held-out loss (step 2)" in done.stdout and "the last step" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
 def test_a_bar_without_a_terminal_is_a_line_per_tenth(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
