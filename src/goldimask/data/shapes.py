@@ -86,8 +86,12 @@ def to_prompt(row: Row) -> list[Message]:
     values, where = columns_of(row), row.where
     messages = conversation(values, where)
     if messages is None:
-        return _halves(values, where)[0]
-    return messages[:-1] if messages and messages[-1]["role"] == "assistant" else messages
+        messages = _halves(values, where)[0]
+    elif messages and messages[-1]["role"] == "assistant":
+        messages = messages[:-1]
+    if not messages:
+        raise GoldimaskError(f"{where}: the prompt is empty")
+    return messages
 
 
 def asked(row: Row) -> str | list[Message]:
