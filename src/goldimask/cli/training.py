@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,10 +147,14 @@ def finished(summary: dict[str, Any], resolved: Recipe) -> Table:
 
 def after_training(resolved: Recipe) -> list[str]:
     """Commands that fit the data of a run: generated tasks, or questions of one's own."""
-    run, corpus = resolved.output, resolved.data.corpus or ""
+    run, corpus = shlex.quote(resolved.output), resolved.data.corpus or ""
     tasks = "tiny-chain,tiny-sort" if corpus.startswith("tiny") else "file:QUESTIONS.jsonl"
     lines = [f"goldimask eval {run} --tasks {tasks}", f'goldimask decode {run} "..." --show']
-    return [*lines, f"goldimask report {run}", f"goldimask merge {run} --to {run}-merged"]
+    return [
+        *lines,
+        f"goldimask report {run}",
+        f"goldimask merge {run} --to {shlex.quote(resolved.output + '-merged')}",
+    ]
 
 
 def show_plan(
