@@ -2,10 +2,12 @@
 
     protocol    one for the whole table               items    one set per task, over all lengths
     version     one per task                          seeds    one run per (row, panel, seed)
-    name        one method per label                  answers  of every trial, task and sample
+    name        one method per label                  answers  of every trial, task and sample, and
+                                                               where the best length counts, of
+                                                               every length that any row tried
 
-Everything that is not so is listed in one error. With `allow_incomplete` the last line is let
-through, and the cells it concerns are marked; the others never are.
+Everything that is not so is listed in one error. With `allow_incomplete` missing answers are let
+through, and the cells they concern are marked; the others never are.
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ from goldimask.stats import by_decoding
 Cells = set[tuple[str, str, str]]  # (label of the run, way of decoding, task)
 
 
-def agree(sources: Sequence[Source], allow_incomplete: bool = False) -> Cells:
-    """Refuse sources that cannot stand in one table; return their incomplete cells."""
+def agree(sources: Sequence[Source], allow_incomplete: bool = False, best: bool = False) -> None:
+    """Refuse sources that cannot stand in one table.
+
+    `best`: the table shows the best of several lengths, so all must have tried the same ones.
+    """
     problems = [*same_names(sources), *same_rules(sources)]
-    cells, missing = incomplete(sources)
+    _, missing = incomplete(sources, best)
     if not allow_incomplete:
         problems += missing
     if problems:
@@ -35,7 +40,6 @@ def agree(sources: Sequence[Source], allow_incomplete: bool = False) -> Cells:
             + "\n  ".join(problems)
             + f"\nevaluate them alike, or leave some out{hint}"
         )
-    return cells
 
 
 def same_names(sources: Sequence[Source]) -> list[str]:
@@ -80,14 +84,14 @@ def same_rules(sources: Sequence[Source]) -> list[str]:
     return [line for line in found if line]
 
 
-def incomplete(sources: Sequence[Source]) -> tuple[Cells, list[str]]:
+def incomplete(sources: Sequence[Source], best: bool = False) -> tuple[Cells, list[str]]:
     """Cells whose answers are not all there, and what is missing."""
     cells: Cells = set()
     found = []
-    ways: dict[str, dict[str, None]] = {}
+    ways: dict[str, dict[str, set[int]]] = {}  # way -> task -> lengths that any row tried
     for source in sources:
         for o in source.outcomes:
-            ways.setdefault(o.decoding.label, {})[o.task] = None
+            ways.setdefault(o.decoding.label, {}).setdefault(o.task, set()).add(o.length)
     for source in sources:
         manifest, outcomes = source.evaluation
         for trial, done in unfinished(manifest, outcomes) if manifest else ():
@@ -96,8 +100,15 @@ def incomplete(sources: Sequence[Source]) -> tuple[Cells, list[str]]:
             where = f"{trial.task}, length {trial.length}, seed {trial.seed}, {way}"
             found.append(f"incomplete: {source.label}: {where}: {done} of {trial.items} answers")
         for way, answers in by_decoding(outcomes).items():
-            for task in ways[way]:
+            for task, tried in ways[way].items():
                 seeds = {(o.length, o.seed) for o in answers if o.task == task}
+                if best and seeds and (untried := sorted(tried - {n for n, _ in seeds})):
+                    cells.add((source.label, way, task))
+                    words = ", ".join(map(str, untried))
+                    found.append(
+                        f"incomplete: {source.label}: {task}, {way}: length {words}, which others "
+                        "tried, would count for the best one"
+                    )
                 wanted = own_samples(task)
                 fewest = min((sum(n == x for n, _ in seeds) for x, _ in seeds), default=0)
                 if fewest < wanted:

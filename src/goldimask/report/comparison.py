@@ -22,7 +22,7 @@ from goldimask.bootstrap import Paired, paired
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import own_length, own_samples
 from goldimask.records import Outcome
-from goldimask.report.agreement import Cells, agree
+from goldimask.report.agreement import Cells, agree, incomplete
 from goldimask.report.sources import Source
 from goldimask.stats import FIXED, SELECTED, TaskResult, aggregate, chosen_lengths
 from goldimask.tables import Results, Table, panels_table, results
@@ -125,15 +125,17 @@ class Comparison:
 def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Comparison]:
     """One comparison for each way of decoding, choice of lengths and panel."""
     evaluated = [s for s in sources if s.outcomes]
-    settled, cells = choices.settled(sources), agree(evaluated, choices.allow_incomplete)
+    settled = choices.settled(sources)
+    agree(evaluated, choices.allow_incomplete, choices.length in ("best", "both"))
     ways = dict.fromkeys(o.decoding.label for s in evaluated for o in s.outcomes)
     both = ("fixed", "best") if choices.length == "both" else (choices.length,)
+    cells = {length: incomplete(evaluated, length == "best")[0] for length in both}
     found = []
     for way in ways:
         for length in both:
             for panel, members in panels_of(evaluated).items():
                 chosen = replace(settled, length=length)
-                made = compare_panel(way, panel, members, chosen, cells)
+                made = compare_panel(way, panel, members, chosen, cells[length])
                 if made and (length == both[0] or several_lengths(members, way)):
                     found.append(made)
     return found if len(found) < 2 else [replace(c, suffix=f"-{i}") for i, c in enumerate(found, 1)]

@@ -24,12 +24,13 @@ AUP = (
 def threshold_points(sources: Sequence[Source], choices: Choices) -> dict[str, list[Point]]:
     """Decoder -> points of every row that has at least two thresholds of it; seeds are pooled."""
     settled = choices.settled(sources)
-    others = (*(settled.baselines or ()), *(settled.base or ()))
+    base = settled.base or ()
+    others = (*(settled.baselines or ()), *base)
     found: dict[str, list[Point]] = {}
     for panel, members in panels_of([s for s in sources if s.outcomes]).items():
         for name in dict.fromkeys(s.name for s in members):
             outcomes = [o for s in members if s.name == name for o in s.outcomes]
-            mine = points(name, outcomes, name in others, panel)
+            mine = points(name, outcomes, name in others, panel, name in base)
             for decoder in dict.fromkeys(p.decoder for p in mine):
                 some = [p for p in mine if p.decoder == decoder]
                 if len({p.tau for p in some}) > 1:
