@@ -160,16 +160,12 @@ def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
     """Number of training examples and their lengths, or the bound that the recipe gives."""
     bound = min(recipe.data.max_length or LONGEST, skeleton.model.config.max_position_embeddings)
     unknown = {"examples": None, "mean_length": float(bound), "longest": bound}
-<<<<<<< HEAD
-    unknown |= {"limit": bound, "warning": None, "few": None}
-=======
     usable = getattr(skeleton, "usable_length", None) or bound
     beyond = (
         f"rows may have up to {bound:,} tokens, the checkpoint was trained for {usable:,}; those "
         "that are longer are counted where tokenizer and corpus are at hand"
     )
-    unknown |= {"limit": bound, "warning": beyond if bound > usable else None}
->>>>>>> main
+    unknown |= {"limit": bound, "warning": beyond if bound > usable else None, "few": None}
     if not hasattr(skeleton, "tokenizer"):
         return {**unknown, "source": "data.max_length; the tokenizer is not downloaded"}
     if any(is_plugin(x.corpus) for x in (recipe.data, *recipe.data.mixture)):
@@ -193,7 +189,6 @@ def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
     }
 
 
-<<<<<<< HEAD
 def counted(recipe: Recipe) -> int | None:
     """Training examples of a recipe whose tokenizer is not at hand: none is dropped as too long."""
     section, found = recipe.data, []
@@ -209,10 +204,7 @@ def counted(recipe: Recipe) -> int | None:
     return round(sum(found) * (1 - share))
 
 
-def measured_rate(device: torch.device, dtype: torch.dtype, size: int = 512) -> float:
-=======
 def measured_rate(device: torch.device, dtype: torch.dtype) -> float:
->>>>>>> main
     """FLOP/s of a square matrix product: the best of two, after one that does not count."""
     size = 8192 if device.type in ("cuda", "xpu") else 512  # a small one would time the launch
     a = torch.ones(size, size, device=device, dtype=dtype)
