@@ -185,11 +185,8 @@ class GoldiTrainer(Trainer):
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
         load_meters(self)  # where no epoch was left
-        limit, self.args.save_total_limit = self.args.save_total_limit, None
-        try:  # with a limit of 1 the Trainer would remove the last checkpoint for the best one
-            return super()._finalize_training(*args, **kwargs)
-        finally:
-            self.args.save_total_limit = limit
+        self.args.save_total_limit = None  # 1 would remove the last checkpoint for the best one
+        return super()._finalize_training(*args, **kwargs)
 
     def floating_point_ops(self, inputs: Any) -> int:
         return 0  # the Trainer's estimate assumes one causal pass
