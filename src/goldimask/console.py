@@ -1,7 +1,8 @@
 """What the user sees: results on stdout, everything else (lines, bars, warnings) on stderr.
 
-Colours and bars are for terminals. Elsewhere, in a log file, a bar is a line now and then. `hush`
-(`--quiet`) leaves results and errors.
+Names, rows and generated texts are shown as they are: no part of them is a style, a link or a
+command to the terminal. Colours and bars are for terminals. Elsewhere, in a log file, a bar is a
+line now and then. `hush` (`--quiet`) leaves results and errors.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
 EVERY = 5.0  # seconds that pass between two lines of a bar at least
 _quiet = False
 
@@ -34,9 +36,7 @@ def is_quiet() -> bool:
 
 def on_terminal() -> bool:
     """Whether somebody watches stderr."""
-    from rich.console import Console
-
-    return Console(stderr=True).is_terminal
+    return terminal(stderr=True).is_terminal
 
 
 def emit(result: Any, as_json: bool, human: Any = None) -> None:
@@ -45,38 +45,46 @@ def emit(result: Any, as_json: bool, human: Any = None) -> None:
         sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
         sys.stdout.flush()
     else:
-        from rich.console import Console
-
-        Console().print(human if human is not None else result)
+        human = result if human is None else human
+        terminal().print(visible(human) if isinstance(human, str) else human)
 
 
 def say(message: str) -> None:
     """A line for the user, on stderr; a terminal folds it between words, a log keeps it whole."""
-    from rich.console import Console
-
     if not _quiet:
-        console = Console(stderr=True)
-        console.print(message, highlight=False, soft_wrap=not console.is_terminal)
+        console = terminal(stderr=True)
+        whole = not console.is_terminal
+        console.print(visible(message), highlight=False, soft_wrap=whole)
 
 
 def suggest(*commands: str) -> None:
     """What to type next, whole on one line each."""
-    from rich.console import Console
-
     if not _quiet:
         text = "\n".join(["next:", *(f"  {command}" for command in commands)])
-        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
+        terminal(stderr=True).print(visible(text), highlight=False, soft_wrap=True)
+
+
+def terminal(**options: Any) -> Any:
+    """Rich's console; `[x]` and `:x:` in a text mean themselves."""
+    from rich.console import Console
+
+    return Console(markup=False, emoji=False, **options)
+
+
+def visible(text: str) -> str:
+    """A text whose control characters can be seen and do nothing."""
+    return text.translate(CONTROLS)
 
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], left: int = 1) -> Any:
     """A rich table whose first `left` columns are text and the others right-aligned figures."""
     from rich.table import Table
 
-    out = Table(title=title, title_justify="left", header_style="bold")
+    out = Table(title=visible(title), title_justify="left", header_style="bold")
     for i, column in enumerate(columns):
         out.add_column(column, justify="left" if i < left else "right", overflow="fold")
     for row in rows:
-        out.add_row(*(f"{x:.3g}" if isinstance(x, float) else str(x) for x in row))
+        out.add_row(*(f"{x:.3g}" if isinstance(x, float) else visible(str(x)) for x in row))
     return out
 
 
@@ -85,7 +93,6 @@ def progress(description: str, total: int | None, lines: bool = False) -> Iterat
     """A bar on stderr; yields `advance(n=1, note="")`. Without a terminal: a line per tenth, if
     `lines`, or nothing.
     """
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -94,7 +101,7 @@ def progress(description: str, total: int | None, lines: bool = False) -> Iterat
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    console = terminal(stderr=True)
     if not console.is_terminal or _quiet:
         yield Tenths(description, total) if lines and total else lambda *_, **__: None
         return

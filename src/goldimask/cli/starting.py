@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from goldimask.cli.options import JsonFlag, out_option, words
-from goldimask.console import emit, say, suggest
+from goldimask.console import emit, say, suggest, visible
 from goldimask.errors import GoldimaskError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def init(
     if as_json:
         emit(report, True)
         return
-    typer.echo("\n".join(shown))
+    typer.echo(visible("\n".join(shown)))
     say(f"wrote {file}: {plan['steps']} steps, {plan['memory_gib']:.2g} GiB estimated")
     recipe = shlex.quote(str(file))
     suggest(

@@ -68,7 +68,6 @@ ELSEWHERE = {
     "group_by_length": "data.group_by_length",
 }
 ROUNDING = ("adamw_anyprecision", "lomo", "adalomo")  # these update or remember in bfloat16
-UPLOADS = ("push_to_hub", "hub_model_id", "hub_strategy", "hub_private_repo", "hub_always_push")
 SECRETS = ("hub_token", "push_to_hub_token")  # a recipe is kept in the run's folder
 TRACKERS = ("tensorboard", "trackio", "wandb")  # each is a package of that name
 
@@ -80,10 +79,10 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
             raise GoldimaskError(
                 f"trainer.{key}: a recipe is no place for a secret; set HF_TOKEN in the environment"
             )
-        if key in UPLOADS and values[key] not in (False, None):
+        if key == "push_to_hub" or key.startswith("hub_"):
             raise GoldimaskError(
-                f"trainer.{key}: training uploads nothing; remove the key and upload the finished "
-                "run or merged model with: hf upload USER/NAME FOLDER"
+                f"trainer.{key}: a recipe publishes nothing; remove the key and upload the "
+                "finished run or merged model yourself: hf upload USER/NAME FOLDER"
             )
         if key in ELSEWHERE:
             raise GoldimaskError(f"trainer.{key}: set '{ELSEWHERE[key]}' of the recipe instead")
