@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from goldimask.cli.options import JsonFlag
-from goldimask.console import emit, say, table
+from goldimask.console import emit, say, suggest, table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -138,7 +138,7 @@ def merge(
     from goldimask.backbones.merge import merge_run
     from goldimask.files import write_text
     from goldimask.records import MANIFEST
-    from goldimask.train.card import CARD, card_text, upload_line
+    from goldimask.train.card import CARD, card_text
 
     card = card_text(run, merged=True) if (run / MANIFEST).is_file() else None
     done = merge_run(run, to, cast("Layout", layout), dtype, force, with_code=with_code)
@@ -155,5 +155,11 @@ def merge(
     title = "Merged" if done.merged else "Copied (the run has full weights, no adapter)"
     if card is not None:
         write_text(to / CARD, card)
-        say(f"model card: {to / CARD}; look at it, then: {upload_line(to)}")
+        say(f"model card: {to / CARD}; look at it before you publish")
     emit(done.as_dict(), as_json, table(title, ("", "value"), rows))
+    if not as_json:
+        suggest(
+            f"goldimask eval {done.folder} --tasks TASK",
+            f'goldimask decode {done.folder} "..."',
+            f"hf upload USER/NAME {done.folder}",
+        )

@@ -32,11 +32,6 @@ def write_card(run: Path) -> None:
             write_text(run / part / CARD, card_text(run))
 
 
-def upload_line(folder: Path | str) -> str:
-    """What puts a folder on the Hub; with a card in it, it is ready."""
-    return f"hf upload USER/NAME {folder}"
-
-
 def card_text(folder: Path, merged: bool = False) -> str:
     """Front matter for the Hub, then Markdown."""
     from huggingface_hub import ModelCard, ModelCardData

@@ -12,7 +12,7 @@ from goldimask.config import load_recipe, recipe_yaml
 from goldimask.errors import GoldimaskError
 from goldimask.eval.results import write_scores
 from goldimask.records import Manifest, append_lines, write_manifest
-from goldimask.train.card import card_text, upload_line, write_card
+from goldimask.train.card import card_text, write_card
 from unit.outcomes import outcomes
 
 FACTS = {
@@ -98,7 +98,6 @@ def test_the_base_on_the_hub_is_named_by_its_address(run: Path) -> None:
 def test_the_embedded_base_has_the_licence_of_the_package(run: Path) -> None:
     (run / "recipe.yaml").write_text(recipe_yaml(load_recipe("tiny")))
     assert ModelCard(card_text(run)).data.to_dict()["license"] == "apache-2.0"
-    assert upload_line("merged/x") == "hf upload USER/NAME merged/x"
 
 
 def test_an_unfinished_run_has_no_card(run: Path) -> None:
