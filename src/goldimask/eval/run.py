@@ -230,10 +230,6 @@ def run_trials(
         if out is not None and model is not None:
             with locked(Path(out), wait=60.0):
                 write_scores(Path(out), model.name)
-    if out is not None and (Path(out).parent / "recipe.yaml").is_file():
-        from goldimask.train.card import write_card  # nobody else needs it
-
-        write_card(Path(out).parent)
     metrics = {trial.task.name: trial.task.metric for trial in trials}
     samples = {trial.task.name: trial.task.samples for trial in trials}
     results = aggregate(outcomes, metrics, lambda task: samples[task])
