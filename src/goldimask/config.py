@@ -35,8 +35,8 @@ class BackboneSection:
     path: str | None = None  # a folder or Hub id that replaces what the name stands for
     # auto: bfloat16 on a GPU, float32 on a CPU
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
-    attn: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"
-    quant: Literal["nf4"] | None = None
+    attn: Literal["sdpa", "eager", "flash_attention_2"] = "sdpa"  # transformers' attention
+    quant: Literal["nf4"] | None = None  # base in 4 bits, with the extra `quant`
     kernel: Literal["torch", "liger"] = "torch"  # scoring; liger: fused, with the extra `liger`
     compile: Literal["blocks"] | None = None  # training passes through torch.compile
     # predictor: Dream's row before the token (D10, docs/decisions.md); the same for LLaDA
@@ -44,7 +44,7 @@ class BackboneSection:
     # what a checkpoint that is not known by name does not say (backbones/known.py)
     layout: str | None = None  # llada, dream, llama, qwen2, qwen3, qwen3_moe, diffullama
     shift: bool | None = None  # true: row i predicts token i + 1
-    mask_id: int | None = None
+    mask_id: int | None = None  # where neither config nor tokenizer names the mask token
     __pydantic_config__ = STRICT
 
 
@@ -52,10 +52,10 @@ class BackboneSection:
 class LoraSection:
     """Low-rank adapters; leave the section out for full fine-tuning."""
 
-    r: int = 128
-    alpha: float = 256.0
-    dropout: float = 0.05
-    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    r: int = 128  # rank
+    alpha: float = 256.0  # the adapter is scaled by alpha / r
+    dropout: float = 0.05  # on the adapter's input, while training
+    targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")  # layers that get one
     __pydantic_config__ = STRICT
 
 
@@ -69,7 +69,7 @@ class MixtureItem:
     subset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of a generated corpus
     columns: dict[str, str] = field(default_factory=dict)
-    weight: float = 1.0
+    weight: float = 1.0  # its share is this over the sum of all
     __pydantic_config__ = STRICT
 
 
@@ -88,13 +88,14 @@ class DataSection:
     mixture_size: int | None = None  # rows in all; default: as many as repeat no row
     limit: int | None = None  # rows of each source: the first ones, or so many generated ones
     max_length: int | None = None  # default: 4,096, or the positions of the model if fewer
-    overlength: Literal["truncate", "drop", "error"] = "truncate"
+    overlength: Literal["truncate", "drop", "error"] = "truncate"  # of longer examples
     validation: float = 0.01  # a share of the examples below 1, a number of examples from 1 on
+    # the response without special tokens, or with them
     supervise: Literal["response_no_pad", "all_after_prompt"] = "response_no_pad"
-    supervise_turn_end: bool = False
-    skip_bad_rows: bool = False
-    group_by_length: bool = True
-    pad_to_multiple: int = 8
+    supervise_turn_end: bool = False  # the token that ends the turn is a target too
+    skip_bad_rows: bool = False  # count rows that cannot be used instead of stopping
+    group_by_length: bool = True  # examples of like length share a batch
+    pad_to_multiple: int = 8  # batches are padded to a multiple of so many tokens
     __pydantic_config__ = STRICT
 
 
@@ -111,13 +112,13 @@ class ProbeSection:
 class MethodSection:
     """A preset and what differs from it; see `goldimask list methods`."""
 
-    preset: str = "goldimask-d"
-    noise: dict[str, Any] = field(default_factory=dict)
-    select: dict[str, Any] = field(default_factory=dict)
-    weigh: dict[str, Any] = field(default_factory=dict)
+    preset: str = "goldimask-d"  # the method that the other keys change
+    noise: dict[str, Any] = field(default_factory=dict)  # which tokens are masked: kind, options
+    select: dict[str, Any] = field(default_factory=dict)  # which of them are revealed
+    weigh: dict[str, Any] = field(default_factory=dict)  # how much each remaining target counts
     attention_layer: int | float | str | None = None  # last | index | fraction of depth | probe
     probe: ProbeSection = field(default_factory=ProbeSection)
-    protocol: Literal["goldimask", "lift"] = "goldimask"
+    protocol: Literal["goldimask", "lift"] = "goldimask"  # lift: as its released code does
     __pydantic_config__ = STRICT
 
 
@@ -128,7 +129,7 @@ class EvaluationSection:
     objective: Literal["vanilla", "method", "lift"] = "vanilla"  # lift: as released, noisy
     t_grid: int = 16  # noise levels of the fixed bank
     pairs: int = 128  # least number of (example, level) pairs in it
-    batch_size: int = 16
+    batch_size: int = 16  # (example, level) pairs scored at a time
     patience: int | None = None  # stop after so many evaluations without a better one
     __pydantic_config__ = STRICT
 
@@ -137,13 +138,13 @@ class EvaluationSection:
 class Recipe:
     """A whole run."""
 
-    seed: int = 42
+    seed: int = 42  # of the split, the order, the noise and fresh adapters
     output: str = "runs/run"  # `{data.corpus}`: the value of that key
     backbone: BackboneSection = field(default_factory=BackboneSection)
-    lora: LoraSection | None = None
+    lora: LoraSection | None = None  # null: all weights are trained
     data: DataSection = field(default_factory=DataSection)
     method: MethodSection = field(default_factory=MethodSection)
-    global_batch_size: int = 8
+    global_batch_size: int = 8  # examples of an optimiser step, over all processes
     trainer: dict[str, Any] = field(default_factory=dict)  # transformers.TrainingArguments
     evaluation: EvaluationSection = field(default_factory=EvaluationSection)
     __pydantic_config__ = STRICT

@@ -273,7 +273,7 @@ def _files(folder: Path) -> dict[str, dict[str, object]]:
         if file.is_dir():
             inner = {SEAL: _facts(file / SEAL)} if (file / SEAL).is_file() else _files(file)
             found |= {f"{file.name}/{name}": facts for name, facts in inner.items()}
-        elif file.name != SEAL:
+        elif file.name not in (SEAL, "README.md"):  # a card is written again with new scores
             found[file.name] = _facts(file)
     return found
 

@@ -102,6 +102,14 @@ const scripts = {
         ]),
       );
     const out = { last: await open() };
+    out.legend = await page.$$eval('[data-legend] .key', (n) => n.map((x) => x.textContent));
+    out.axes = await page.$$eval('[data-model]', (panes) =>
+      panes.map((p) =>
+        [...p.querySelectorAll('svg')].map((chart) =>
+          [...chart.querySelectorAll('text')].map((t) => t.textContent).join(' '),
+        ),
+      ),
+    );
     await setSlider(page, 'step', 0);
     out.none = await open();
     await setSlider(page, 'step', 1);
@@ -154,6 +162,45 @@ const scripts = {
       }
       return found;
     });
+    return out;
+  },
+  // What a reader of each width would miss: parts beyond the edge, cut text, boxes that scroll
+  // without saying so.
+  async widths(page) {
+    const target = page.locator('.strip .tok.target').first();
+    if (await target.count()) await target.click();
+    const out = {};
+    for (const width of [390, 800, 1400]) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.evaluate(() => new Promise((done) => setTimeout(done, 60)));
+      out[width] = await page.evaluate(() => {
+        const found = { beyond: [], cut: [], silent: [] };
+        const name = (node) =>
+          `${node.tagName}.${node.getAttribute('class')} ${(node.textContent || '').slice(0, 40)}`;
+        for (const node of document.querySelectorAll('body *')) {
+          if (!node.checkVisibility() || node.closest('.sr, .skip')) continue;
+          const box = node.getBoundingClientRect();
+          const scrolled = node.parentElement.closest('.scroll, .tall');
+          if (!scrolled && (box.right > window.innerWidth + 1 || box.left < -1))
+            found.beyond.push(name(node));
+          if (!(node instanceof HTMLElement) || node.matches('.tok .word')) continue;
+          const style = getComputedStyle(node);
+          const sides = [
+            [style.overflowX, node.scrollWidth - node.clientWidth],
+            [style.overflowY, node.scrollHeight - node.clientHeight],
+          ];
+          for (const [overflow, more] of sides) {
+            if (more <= 1 || overflow === 'visible' || !node.clientWidth) continue;
+            const hint = node.parentElement.querySelector(':scope > .more');
+            if (!['auto', 'scroll'].includes(overflow)) found.cut.push(name(node));
+            else if (!hint || !hint.checkVisibility() || !hint.textContent.trim())
+              found.silent.push(name(node));
+          }
+        }
+        const page = document.documentElement.scrollWidth - window.innerWidth;
+        return { page: Math.max(0, page), ...found };
+      });
+    }
     return out;
   },
   async report(page) {

@@ -131,6 +131,9 @@ def test_decode_replay(tmp_path):
     left, right = decoded(steps=4), decoded(steps=2)
     made = [decode_record(d, Tokenizer(), n) for d, n in ((left, "before"), (right, HOSTILE[0]))]
     found = check(decode_page(tmp_path / "d.html", made), "decode")
+    assert found["axes"][0] == found["axes"][1]  # 4 steps beside 2: the same scales
+    legend = " ".join(found["legend"])
+    assert "written in this step" in legend and "below τ = 0.9" in legend
     n = len(left.tokens)
     assert found["last"] == [["before", 0, n // 4], [HOSTILE[0], 0, 0]]
     assert found["none"] == [["before", n, 0], [HOSTILE[0], n, 0]]

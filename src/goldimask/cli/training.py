@@ -182,7 +182,10 @@ def inspect(
         str, typer.Argument(metavar="RECIPE|RUN", help="A recipe, or a run folder (its weights).")
     ],
     overrides: Overrides = None,
-    example: Annotated[int, typer.Option(help="Number of the training example, from 0.")] = 0,
+    example: Annotated[
+        int | None,
+        typer.Option(help="Number of the training example, from 0. [the first with a reveal]"),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the draws; the recipe's when left out.")
     ] = None,
@@ -221,7 +224,7 @@ def inspect(
     )
     from goldimask.report.terminal import step_view
 
-    subject = open_subject(source, overrides or [], example)
+    subject = open_subject(source, overrides or [], example, seed, epoch, t)
     picked = chosen_methods(subject.recipe.method, words(methods) or list(METHODS))
     seed = subject.recipe.seed if seed is None else seed
     level = drawn_level(subject.example, seed, epoch) if t is None else t
@@ -230,7 +233,7 @@ def inspect(
     if html:
         inspect_page(html, records, subject)
         say(f"page: {html} ({html.stat().st_size / 1000:.0f} KB)")
-    result = {"example": example, "seed": seed, "html": str(html) if html else None}
+    result = {"example": subject.index, "seed": seed, "html": str(html) if html else None}
     emit({**result, "records": records}, as_json, None if as_json else step_view(records))
 
 

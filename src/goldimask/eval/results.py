@@ -16,7 +16,15 @@ from typing import Any
 from goldimask.eval.published import beside
 from goldimask.eval.tasks import own_samples
 from goldimask.files import write_json
-from goldimask.records import Decoding, Outcome, digest, read_manifest, read_outcomes, unfinished
+from goldimask.records import (
+    RECIPE,
+    Decoding,
+    Outcome,
+    digest,
+    read_manifest,
+    read_outcomes,
+    unfinished,
+)
 from goldimask.stats import TaskResult, aggregate, pass_at_k
 
 SCORES = "scores.json"
@@ -51,7 +59,10 @@ class EvalResult:
 
 
 def write_scores(folder: Path, model: str) -> Path:
-    """Save what all answers of a folder are worth, those of other shards and commands included."""
+    """Save what all answers of a folder are worth, those of other shards and commands included.
+
+    The model card of the run that holds the folder tells them too.
+    """
     manifest = read_manifest(folder)
     outcomes = list(read_outcomes(folder).values())
     found = aggregate(outcomes, samples=own_samples)
@@ -63,7 +74,12 @@ def write_scores(folder: Path, model: str) -> Path:
         entry["complete"] = not any(o.place in missing for o in group)
         entry["published"] = [b.to_json() for b in beside(model, [r])]
         entries.append(entry)
-    return write_json(folder / SCORES, {"model": model, "scores": entries})
+    file = write_json(folder / SCORES, {"model": model, "scores": entries})
+    if (folder.parent / RECIPE).is_file():
+        from goldimask.train.card import write_card  # nobody else needs it
+
+        write_card(folder.parent)
+    return file
 
 
 def full_settings(r: TaskResult) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from goldimask.step import MaskedStep
 from goldimask.train.arguments import training_arguments
 from goldimask.train.attention_layer import resolve_layer
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile, StopOnSignal, Stopped
+from goldimask.train.card import write_card
 from goldimask.train.folders import (
     complain,
     differences,
@@ -234,6 +235,7 @@ def finish(
     weights = start["weights"]
     key = train_key(recipe, weights)
     write_manifest(folder, make_manifest("train", key, base_of(recipe), weights, **facts))
+    write_card(folder)
     return summary
 
 

@@ -19,6 +19,7 @@ from goldimask.report.inspect import (
     PinnedKeys,
     chosen_methods,
     drawn_level,
+    first_telling,
     levels_around,
 )
 from goldimask.report.step_page import step_record
@@ -51,6 +52,24 @@ def test_the_drawn_level_is_the_one_training_draws():
     assert (
         again.candidates[0] == method("goldimask-d").noise(batch, Keys(11, 1)).candidates[0]
     ).all()
+
+
+def test_without_a_number_the_example_shows_a_reveal():
+    made, keys = examples([(6, 1), (6, 1), (6, 50), (6, 60)]), Keys(3)
+    first = first_telling(made, method("goldimask-d"), keys)
+    assert first >= 2  # one token leaves K = 0
+    drawn = method("goldimask-d").noise(make_batch(made[first : first + 1], 0), keys)
+    assert int(drawn.candidates.sum()) > int(drawn.keep[0]) > 0
+    assert first_telling(made, method("vanilla"), keys) == 0  # nothing ever is revealed
+
+
+def test_an_empty_reveal_is_said_in_words():
+    batch = make_batch(examples([(6, 60)]), 0)
+    out, _, chosen = step("vanilla", batch, t=0.5)
+    record = step_record(out, batch, 0, Tokenizer(), chosen)
+    text = io.StringIO()
+    Console(file=text, width=120).print(step_view([record]))
+    assert "vanilla revealed nothing" in text.getvalue()
 
 
 def test_levels_begin_with_the_one_asked_for():

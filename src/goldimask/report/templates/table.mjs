@@ -1,9 +1,12 @@
 // Tables and facts.
 
+import { scrolling } from './controls.mjs';
 import { el } from './dom.mjs';
 import { num } from './format.mjs';
 
 /** @import { Cell, TableData } from './types' */
+
+const LONG = 36; // letters from which on a cell may take several lines
 
 /** @param {Cell | undefined} value */
 const shown = (value) => (typeof value === 'number' ? num(value) : String(value ?? '–'));
@@ -23,19 +26,21 @@ export const table = (caption, columns, rows, { left = 1, on } = {}) => {
   const cell = (value, i) => {
     const node = i === 0 ? el('th', { scope: 'row' }) : el('td', { class: i < left && 'text' });
     node.append(value instanceof Node ? value : shown(value));
+    if ((node.textContent ?? '').length > LONG) node.classList.add('long');
     return node;
   };
   const body = rows.map((row, r) => el('tr', { class: on === r && 'on' }, row.map(cell)));
-  return el(
+  const grid = el('table', {}, el('thead', {}, el('tr', {}, titles)), el('tbody', {}, body));
+  const box = el(
     'div',
     { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': caption || 'table' },
-    el(
-      'table',
-      {},
-      caption && el('caption', { text: caption }),
-      el('thead', {}, el('tr', {}, titles)),
-      el('tbody', {}, body),
-    ),
+    grid,
+  );
+  return el(
+    'div',
+    { class: 'titled' },
+    caption && el('p', { class: 'soft', text: caption }),
+    scrolling(box),
   );
 };
 
