@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +39,7 @@ class BackboneSection:
     compile: Literal["blocks"] | None = None  # training passes through torch.compile
     # predictor: Dream's row before the token (D10, docs/decisions.md); the same for LLaDA
     attention_rows: Literal["token", "predictor"] = "token"
-    # what a checkpoint that is not known by name does not say (backbones/known.py)
+    # what a checkpoint that is not known by name does not say (known.py)
     layout: str | None = None  # llada, dream, llama, qwen2, qwen3, qwen3_moe, diffullama
     shift: bool | None = None  # true: row i predicts token i + 1
     mask_id: int | None = None
@@ -238,7 +239,12 @@ def _named(recipe: Recipe, source: str) -> str:
 
 def recipe_dict(recipe: Recipe) -> dict[str, Any]:
     """Plain values, ready for YAML and for comparison."""
-    return TypeAdapter(Recipe).dump_python(recipe, mode="json")
+    return _adapter().dump_python(recipe, mode="json")
+
+
+@cache
+def _adapter() -> TypeAdapter[Recipe]:
+    return TypeAdapter(Recipe)  # slow to build
 
 
 def recipe_yaml(recipe: Recipe) -> str:
