@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goldimask.campaign.board import Board, board
-from goldimask.campaign.cost import costs
 from goldimask.campaign.executors import GRACE, Ended, Job, execute
 from goldimask.campaign.grid import Finished, Place, finished, jobs_of, places
-from goldimask.campaign.output import write_output
-from goldimask.campaign.settings import Campaign, Cell
+from goldimask.campaign.settings import BASE, Campaign, Cell, campaign_dict
 from goldimask.errors import GoldimaskError
+from goldimask.files import write_json
 from goldimask.jobs import git_state, wait_until_free
 
 Tell = Callable[[Ended, int, int], None]  # what ended, how many have, how many there are
@@ -81,34 +79,34 @@ def run_campaign(
     return out
 
 
-def boards_of(campaign: Campaign, cells: Mapping[Cell, Finished], folder: Path) -> list[Board]:
-    """One per backbone that has a finished cell."""
-    out = []
-    for backbone in campaign.backbones:
-        if any(cell.backbone == backbone for cell in cells):
-            made = board(campaign, cells, backbone, costs(campaign, backbone, folder))
-            out += [] if made is None else [made]
-    return out
-
-
 def write_results(
     campaign: Campaign, progress: Progress, folder: Path, preset: str | None
 ) -> dict[str, Any]:
-    """Tables, figures and the summary of everything that is finished."""
-    boards = boards_of(campaign, progress.cells, folder)
-    if not boards:
-        first = next(iter(progress.failed.values()), "")
-        raise GoldimaskError(f"no seed has all its rows, so there is no table; {first}")
+    """Tables, figures, page and summary of everything that is finished."""
+    from goldimask.report.campaign_report import write_campaign
+
     state = git_state() or {}
+    cells = [
+        {
+            **{"name": p.cell.name, "row": p.cell.row, "backbone": p.cell.backbone},
+            "seed": None if p.cell.row == BASE else p.cell.seed,
+            "folder": str(p.folder.relative_to(folder)),
+            "done": p.cell in progress.cells,
+        }
+        for p in places(campaign, folder)
+    ]
+    judging = campaign_dict(campaign)["judging"]
     facts = {
+        "name": campaign.recipe,
         "command": words(sys.argv),
         "commit": str(state.get("commit", "")) + (" with changes" if state.get("dirty") else ""),
         "preset": preset,
-        "cells": len(progress.cells),
         "jobs": progress.ran,
         "failed": progress.failed,
     }
-    return write_output(campaign, boards, folder, facts)
+    parts = [{"name": "lab", "title": "Tables", "judging": judging}]
+    write_json(folder / "campaign.json", {**facts, "cells": cells, "parts": parts})
+    return write_campaign(folder)
 
 
 def words(command: Sequence[str]) -> str:

@@ -93,10 +93,10 @@ def human(summary: dict[str, Any], folder: Path) -> str:
     """The main tables as Markdown, and where the rest is."""
     shown = [
         (folder / "tables" / f"{name}.md").read_text("utf-8")
-        for name in summary["tables"]
+        for name in next(iter(summary["tables"].values()), ())
         if name.split("-")[0] in SHOWN
     ]
-    left = [f"{b}: {x}" for b, found in summary["backbones"].items() for x in found["left_out"]]
+    left = [*summary["left_out"], *summary["refused"].values()]
     return "\n".join([*shown, *left, f"tables, figures, summary.json: {folder}"])
 
 
