@@ -72,7 +72,7 @@ def write_demo_report(path: Path, folder: Path, models: Sequence[Shown], page: P
     made = make_report(*read_sources(words), "GoldiMask demo: the runs")
     others = (page, *sorted((folder / "pages").glob("*.html")))
     files = write_files(made, folder / "report_files")
-    return write_html(replace(made, pages=(*others, *made.pages)), path, files)
+    return write_html([made], path, files, others=others)
 
 
 def results_section(results: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
