@@ -15,7 +15,7 @@ was evaluated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from goldimask.backbones.lookup import BACKBONES
@@ -79,6 +79,14 @@ class Comparison:
     partial: frozenset[tuple[str, str]]
     panel: str = ""  # backbone and corpus
     length: str = "fixed"
+    several: bool = False  # lengths were evaluated of a task
+    hidden: Rows = field(default_factory=dict)  # rows that another one stands for
+
+    @property
+    def way(self) -> str:
+        """The decoding, and which lengths are shown where there is a choice."""
+        lengths = {"best": ", best lengths", "fixed": ", fixed lengths"}
+        return self.decoding + (lengths.get(self.length, "") if self.several else "")
 
     @property
     def known(self) -> dict[str, str]:
@@ -132,7 +140,7 @@ def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Compari
                 for panel, members in panels.items():
                     chosen = replace(settled, length=length)
                     made = compare_panel(kind, way, panel, members, chosen, cells)
-                    if made and (length == both[0] or several_lengths(made.rows)):
+                    if made and (length == both[0] or made.several):
                         found.append(made)
     return found
 
@@ -184,6 +192,7 @@ def compare_panel(
     if not tasks:
         return None
     rows = {m: many for m, many in rows.items() if any(t in a.chosen for a in many for t in tasks)}
+    every = rows
     note = [{"best": SELECTED, "fixed": FIXED}.get(choices.length, f"length {choices.length}")]
     if star := best_lift(rows, tasks):
         winner, averages = star
@@ -217,8 +226,9 @@ def compare_panel(
         note.append("† not all answers are there")
     pairs = tuple(pairs_of(rows, tasks, found.strongest, (*names, *base)))
     text = "; ".join(filter(None, note))
-    lists = (rows, names, base, partial)
-    return Comparison(kind, way, text, found, pairs, *lists, panel, choices.length)
+    hidden = {m: r for m, r in every.items() if all(r is not kept for kept in rows.values())}
+    lists = (rows, names, base, partial, panel, choices.length, several_lengths(every), hidden)
+    return Comparison(kind, way, text, found, pairs, *lists)
 
 
 def scores(many: Sequence[Answers]) -> dict[int, dict[str, float]]:
