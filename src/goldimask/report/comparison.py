@@ -22,7 +22,7 @@ from goldimask.backbones.lookup import BACKBONES
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import own_length, own_samples
 from goldimask.report.agreement import FAMILIES, Cells, agree, family
-from goldimask.report.pairs import Answers, Pair, Rows, pairs_of
+from goldimask.report.pairs import Answers, Pair, Rows, known_names, pairs_of
 from goldimask.report.results import Results, results
 from goldimask.report.sources import Source
 from goldimask.stats import FIXED, SELECTED, aggregate, chosen_lengths
@@ -91,7 +91,7 @@ class Comparison:
     @property
     def known(self) -> dict[str, str]:
         """Known rows of the paper -> their names here."""
-        return {many[0].source.row: name for name, many in self.rows.items() if many[0].source.run}
+        return known_names(self.rows)
 
     def only(self, names: Mapping[str, str], plain: bool = False) -> Results:
         """The results of some rows under other names; `plain`: without relative changes."""
@@ -189,7 +189,7 @@ def compare_panel(
     judged = [a for many in rows.values() for a in many]
     trained = [a for a in judged if a.source.run]
     tasks = list(dict.fromkeys(t for a in trained or judged for t in a.chosen))
-    if not tasks:
+    if not tasks or (not trained and any(s.run for s in sources)):
         return None
     rows = {m: many for m, many in rows.items() if any(t in a.chosen for a in many for t in tasks)}
     every = rows

@@ -98,8 +98,12 @@ def test_runs_of_a_method_are_its_seeds_and_variants_are_told_apart(make):
     ]
     (found,) = compared(*words)
     assert [(x.method, x.cells["tiny-sort"].n) for x in found.results.lines] == [
-        *(("vanilla", 2), ("goldimask-d weigh.cap=5", 1), ("goldimask-d weigh.cap=10", 1)),
+        *(("vanilla", 2), ("goldimask-d-c5", 1), ("goldimask-d", 1)),
     ]
+    words[2:3] = [make("d7", "goldimask-d", outcomes([True, True]), weigh={"cap": 7})]
+    (other,) = compared(*words)
+    assert [x.method for x in other.results.lines[1:]] == ["goldimask-d weigh.cap=7", "goldimask-d"]
+
     (table,) = result_tables([found])
     assert "protocol fixed; n: tiny-sort 2" in table.note and "n: tiny-sort 2" in latex(table)
 
