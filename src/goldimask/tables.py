@@ -44,6 +44,8 @@ LATEX = {
     "²": "$^2$",
     "³": "$^3$",
     "τ": r"$\tau$",
+    "⏎": r"\textbackslash{}n",
+    "…": r"\dots{}",
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
 }

@@ -54,7 +54,7 @@ def same_names(sources: Sequence[Source]) -> list[str]:
     found = []
     for name in dict.fromkeys(s.name for s in sources):
         mine = [s for s in sources if s.name == name]
-        methods = by_value((s.label, digest(s.variant), s.method) for s in mine)
+        methods = by_value((s.label, s.exact or digest(s.variant), s.method) for s in mine)
         if len(methods) > 1:
             kinds = "; ".join(f"{method}: {', '.join(who)}" for method, who in methods.values())
             found.append(f"name '{name}' stands for several methods or settings: {kinds}")

@@ -93,7 +93,7 @@ def scores_of(found: Sequence[Comparison]) -> dict[str, dict[str, Any]]:
     """Label of a run -> scores in per cent; their mean and mean calls in its first comparison."""
     out: dict[str, dict[str, Any]] = {}
     for c in found:
-        for a in (a for many in c.rows.values() for a in many):
+        for a in (a for many in (*c.rows.values(), *c.hidden.values()) for a in many):
             mine = {t: 100 * a.chosen[t][1] for t in c.tasks if t in a.chosen}
             if mine and a.source.label not in out:
                 steps = [r.steps for r in a.results if r.length == a.chosen.get(r.task, (0,))[0]]
@@ -165,7 +165,8 @@ def answers_section(report: Report, entries: Sequence[Entry]) -> dict[str, Any] 
     first = report.comparisons[0]
     rivals = (*first.baselines, *first.base)
     own = [m for m in first.rows if m not in rivals][:1]
-    start = [*filter(None, [first.results.strongest]), *own] or list(first.rows)[:2]
+    both = [*filter(None, [first.results.strongest]), *own] or list(first.rows)[:2]
+    start = [first.rows[m][0].source.name for m in both]
     shown.sort(key=lambda p: (p["panel"], p["task"]))
     return section("answers", "Answers side by side", {"problems": shown, "start": start}, note)
 

@@ -15,14 +15,14 @@ was evaluated.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from goldimask.backbones.lookup import BACKBONES
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import own_length, own_samples
 from goldimask.report.agreement import FAMILIES, Cells, agree, family
-from goldimask.report.pairs import Answers, Pair, Rows, pairs_of
+from goldimask.report.pairs import Answers, Pair, Rows, known_names, pairs_of
 from goldimask.report.results import Results, results
 from goldimask.report.sources import Source
 from goldimask.stats import FIXED, SELECTED, aggregate, chosen_lengths
@@ -79,11 +79,19 @@ class Comparison:
     partial: frozenset[tuple[str, str]]
     panel: str = ""  # backbone and corpus
     length: str = "fixed"
+    several: bool = False  # lengths were evaluated of a task
+    hidden: Rows = field(default_factory=dict)  # rows that another one stands for
+
+    @property
+    def way(self) -> str:
+        """The decoding, and which lengths are shown where there is a choice."""
+        lengths = {"best": ", best lengths", "fixed": ", fixed lengths"}
+        return self.decoding + (lengths.get(self.length, "") if self.several else "")
 
     @property
     def known(self) -> dict[str, str]:
         """Known rows of the paper -> their names here."""
-        return {many[0].source.row: name for name, many in self.rows.items() if many[0].source.run}
+        return known_names(self.rows)
 
     def only(self, names: Mapping[str, str], plain: bool = False) -> Results:
         """The results of some rows under other names; `plain`: without relative changes."""
@@ -132,7 +140,7 @@ def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Compari
                 for panel, members in panels.items():
                     chosen = replace(settled, length=length)
                     made = compare_panel(kind, way, panel, members, chosen, cells)
-                    if made and (length == both[0] or several_lengths(made.rows)):
+                    if made and (length == both[0] or made.several):
                         found.append(made)
     return found
 
@@ -181,9 +189,10 @@ def compare_panel(
     judged = [a for many in rows.values() for a in many]
     trained = [a for a in judged if a.source.run]
     tasks = list(dict.fromkeys(t for a in trained or judged for t in a.chosen))
-    if not tasks:
+    if not tasks or (not trained and any(s.run for s in sources)):
         return None
     rows = {m: many for m, many in rows.items() if any(t in a.chosen for a in many for t in tasks)}
+    every = rows
     note = [{"best": SELECTED, "fixed": FIXED}.get(choices.length, f"length {choices.length}")]
     if star := best_lift(rows, tasks):
         winner, averages = star
@@ -217,8 +226,9 @@ def compare_panel(
         note.append("† not all answers are there")
     pairs = tuple(pairs_of(rows, tasks, found.strongest, (*names, *base)))
     text = "; ".join(filter(None, note))
-    lists = (rows, names, base, partial)
-    return Comparison(kind, way, text, found, pairs, *lists, panel, choices.length)
+    hidden = {m: r for m, r in every.items() if all(r is not kept for kept in rows.values())}
+    lists = (rows, names, base, partial, panel, choices.length, several_lengths(every), hidden)
+    return Comparison(kind, way, text, found, pairs, *lists)
 
 
 def scores(many: Sequence[Answers]) -> dict[int, dict[str, float]]:

@@ -85,7 +85,7 @@ def pairs_of(
     rows: Rows, tasks: Sequence[str], strongest: str | None, rivals: Sequence[str]
 ) -> Iterator[Pair]:
     """All pairs of `references`; `rivals` are baselines and untuned models."""
-    known = {many[0].source.row: m for m, many in rows.items() if many[0].source.run}
+    known = known_names(rows)
     first = known.get("vanilla") or strongest or next(iter(rows))
     wanted = [(first, m) for m in rows]
     wanted += [(strongest, m) for m in rows if strongest and m not in rivals]
@@ -93,6 +93,13 @@ def pairs_of(
     for one, two in dict.fromkeys(wanted):
         if one != two and (pair := pair_of(rows, one, two, tasks)):
             yield pair
+
+
+def known_names(rows: Rows) -> dict[str, str]:
+    """Known rows -> their names here; one that only shares the preset stands for a missing one."""
+    found = [(many[0].source, m) for m, many in rows.items() if many[0].source.run]
+    near = {s.row: m for s, m in reversed(found)}
+    return near | {s.exact: m for s, m in reversed(found) if s.exact}
 
 
 def pair_of(rows: Rows, first: str, second: str, tasks: Sequence[str]) -> Pair | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from goldimask.report.comparison import Comparison
-from goldimask.report.paper import ABLATIONS, MAXIMISERS
+from goldimask.report.paper import ABLATIONS, MAXIMISERS, OWN
 from goldimask.report.results import Results, panels_table
 from goldimask.tables import Table
 
@@ -26,7 +26,7 @@ def grouped(found: Sequence[Comparison]) -> Iterator[tuple[str, str, list[Compar
     for c in found:
         groups.setdefault((c.family, c.decoding, c.length), []).append(c)
     selected = {(kind, way) for kind, way, length in groups if length == "best"}
-    kinds: dict[str, list[list[Comparison]]] = {}
+    kinds: dict[str, list[list[Comparison]]] = {"main": []}
     for (kind, way, length), many in groups.items():
         if length == "fixed" and (kind, way) in selected:
             kind = "fixed" if kind == "main" else f"{kind}-fixed"
@@ -54,7 +54,7 @@ def one_table(
     title: str,
     wide: bool = False,
 ) -> Table:
-    title = f"{title}, {many[0].decoding}"
+    title = f"{title}, {many[0].way}"
     title += f", {many[0].panel}" if len(panels) == 1 and many[0].panel else ""
     said = [c for c in many if c.panel in panels]
     notes = dict.fromkeys(c.note for c in said)
@@ -73,7 +73,7 @@ def ablation_tables(found: Sequence[Comparison], kinds: Collection[str]) -> list
             panels = {}
             for c in many:
                 names = {c.known[row]: shown for row, shown in rows.items() if row in c.known}
-                if len(names) > 1 and any(not n.startswith("vanilla") for n in names):
+                if set(rows) & set(c.known) - {OWN, "vanilla"} and len(names) > 1:
                     panels[c.panel] = c.only(names, plain=True)
             if panels and name in kinds:
                 out.append(one_table(panels, many, f"{name}{last}", title))

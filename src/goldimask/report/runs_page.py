@@ -24,7 +24,8 @@ from goldimask.report.page import significant as sig
 from goldimask.report.runs_report import CURVES, Report
 from goldimask.tables import Panel, Table
 
-OPEN = 12  # tables that a page shows unfolded
+OPEN = 12  # tables that a page shows unfolded; of more, only the first ones
+FIRST = ("main", "code", "aime")
 
 
 def write_files(report: Report, folder: Path, drawn: Path | None = None) -> list[Path]:
@@ -66,9 +67,9 @@ def write_html(
     for report in reports if len(reports) == 1 else reports[1:]:
         heading = "Tables" if report is whole else report.title
         if report.tables:
-            shown = [table_data(t) for t in report.tables]
-            unfolded = sum(len(r.tables) for r in reports) <= OPEN
-            parts.append(section("tables", heading, {"tables": shown, "open": unfolded}))
+            few = sum(len(r.tables) for r in reports) <= OPEN
+            data = [table_data(t) | {"open": few or t.name in FIRST} for t in report.tables]
+            parts.append(section("tables", heading, {"tables": data}))
         drawn = [f for f in report.figures if f.name not in CURVES and f.lines]
         if drawn:
             end = "" if report is whole else f", {report.title}"

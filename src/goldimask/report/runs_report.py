@@ -97,17 +97,13 @@ def make_report(
         parts = parts_of(panels)
         made: list[Table | None] = []
         if "paired" in named:
-            made.append(
-                paired_table(parts, f"paired{last}", "Paired differences", panels[0].decoding)
-            )
+            made.append(paired_table(parts, f"paired{last}", "Paired differences", panels[0].way))
         if "mcnemar" in named:
-            made.append(
-                mcnemar_table(against_strongest(panels), f"mcnemar{last}", panels[0].decoding)
-            )
+            made.append(mcnemar_table(against_strongest(panels), f"mcnemar{last}", panels[0].way))
         if "ablations" in named:
             title_ = "Ablations against GoldiMask-D"
             some = ablation_parts(panels)
-            made.append(paired_table(some, f"ablations{last}", title_, panels[0].decoding))
+            made.append(paired_table(some, f"ablations{last}", title_, panels[0].way))
         tables += [t for t in made if t]
         figure = paired_figure(parts, f"paired{last}") if "paired" in shown else None
         figures += [figure] if figure else []

@@ -67,13 +67,18 @@ class Source:
         return flat(listed(found)) if isinstance(found, Mapping) else {}
 
     @cached_property
-    def row(self) -> str:
-        """The known row that its method is, however it was written; else the preset's name."""
+    def exact(self) -> str:
+        """The known row that its method is, however it was written; empty if it is none."""
         found = self.run.recipe.get("method") if self.run else None
         if not isinstance(found, Mapping) or self.method not in PRESETS.names():
-            return self.method
+            return ""
         mine = parts_of(found)
-        return next((name for name, parts in known_rows() if parts == mine), self.method)
+        return next((name for name, parts in known_rows() if parts == mine), "")
+
+    @property
+    def row(self) -> str:
+        """The known row that it is, or its preset's name."""
+        return self.exact or self.method
 
     @property
     def seed(self) -> int | None:
@@ -252,7 +257,11 @@ def told_apart(given: Sequence[tuple[str, Path]]) -> list[Source]:
 
 
 def variant_named(source: Source, sources: Sequence[Source]) -> Source:
-    """`goldimask-d weigh.cap=5`, where other runs of the method have another value of that key."""
+    """By the known row that it is, as `goldimask-d-c5`; else by the keys in which it differs from
+    other runs of its method, as `goldimask-d weigh.cap=7`.
+    """
+    if source.exact:
+        return replace(source, name=source.exact)
     others = [s.variant for s in sources if s.run and s.method == source.method]
     keys = dict.fromkeys(k for v in others for k in v)
     apart = [k for k in keys if any(v.get(k) != source.variant.get(k) for v in others)]
