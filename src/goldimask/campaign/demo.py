@@ -38,6 +38,7 @@ def demo(
     words: Sequence[str] = (),
     tell: Tell = lambda ended, done, total: None,
     say: Callable[[str], None] = lambda line: None,
+    **how: Any,  # of `run_campaign`
 ) -> dict[str, Any]:
     """Train, evaluate, write the pages; returns the figures and where the pages are."""
     campaign = load_campaign("demo", None, words)
@@ -45,7 +46,7 @@ def demo(
     reused = len(plan.done)
     if reused:
         say(f"[dim]reusing {reused} of {len(campaign.rows)} models in {folder}[/dim]")
-    progress = run_campaign([campaign], folder, tell=tell, plan=plan, retry=True)
+    progress = run_campaign([campaign], folder, tell=tell, plan=plan, retry=True, **how)
     if progress.failed:
         name, error = next(iter(progress.failed.items()))
         raise RunFailed(f"{name}: {error}")

@@ -108,20 +108,22 @@ class Evaluation:
         return bool(wanted) and found == wanted
 
     def answers(self, folder: Path) -> tuple[int, int | None]:
-        """(how many are there, how many there should be); None where no call has begun."""
+        """(how many are there, how many there should be); None where nobody can tell.
+
+        Fewer problems on disk than asked for may be all there are: the command knows, not we.
+        """
         manifest = read_manifest(folder)
         trials = {} if manifest is None else {t.place: t for t in manifest.trials}
         sizes = {
             (t.task, t.length, t.seed, tau(t)): t.items for t in trials.values() if self.way(t)
         }
         places = list(self.places())
-        if any(place not in sizes for place in places):
+        if any(sizes.get(place, -1) < (self.problems or 0) for place in places):
             return 0, None
         counts = Counter(
             (o.task, o.length, o.seed, tau(o)) for o in self.own(folder) if self.judged(o)
         )
-        most = self.problems if self.problems is not None else 10**9
-        wanted = {p: len(range(self.first, min(most, sizes[p]), self.every)) for p in places}
+        wanted = {p: len(range(self.first, self.problems or sizes[p], self.every)) for p in places}
         return sum(min(counts[p], n) for p, n in wanted.items()), sum(wanted.values())
 
     def own(self, folder: Path) -> Iterator[Outcome]:

@@ -46,8 +46,9 @@ def load_parts(
     values.setdefault("name", Path(path).name.removesuffix(".yaml"))
     parts = values.pop("parts", None)
     if parts is None:
-        given = apply_overrides(values, words)
-        return (check(make(Campaign, given, source=str(path)), str(path)),)
+        one = check(make(Campaign, apply_overrides(values, words), source=str(path)), str(path))
+        check_per([one], str(path))
+        return (one,)
     if not isinstance(parts, list) or not parts or not all(isinstance(p, str) for p in parts):
         raise GoldimaskError(f"{path}: parts: expected a list of campaigns")
     shared = {k: v for k, v in values.items() if k not in OWN}
@@ -59,7 +60,10 @@ def load_parts(
             raise GoldimaskError(f"{path}: parts: '{part}' has parts itself; name those")
         given = apply_overrides(merged(own, shared), words)
         given |= {"name": Path(part).name.removesuffix(".yaml"), "output": output}
+        if own.get("judging", {}) is None:  # what is said of the others' judging is not for it
+            given["judging"] = None
         found.append(check(make(Campaign, given, source=str(part)), str(part)))
+    check_per(found, str(path))
     return tuple(found)
 
 
@@ -85,18 +89,22 @@ def check(campaign: Campaign, source: str = "campaign") -> Campaign:
     for key, used in (("backbones", {c.backbone for c in found}), ("corpora", corpora_of(found))):
         if len(set(map(label, used))) < len(used):
             raise GoldimaskError(f"{source}: {key}: two share the last part of their names")
-    for key in AXES:
-        used = {str(value) for c in found for value in values_of(c, key)}
-        for value in getattr(campaign.per, key):
-            if str(value) not in used:
-                hint = nearest(str(value), used)
-                raise GoldimaskError(f"{source}: per.{key}.{value}: no cell has it; {hint}")
     if campaign.judging is not None:
         check_judging(campaign.judging, campaign.seeds, source)
     check_names(campaign, source)
     for cell in found:
         cell_recipe(campaign, cell)
     return campaign
+
+
+def check_per(parts: Sequence[Campaign], source: str) -> None:
+    """Changes for a value that no cell of any part has are a slip of the pen."""
+    for key in AXES:
+        used = {str(v) for part in parts for c in cells(part) for v in values_of(c, key)}
+        for value in (v for part in parts for v in getattr(part.per, key)):
+            if str(value) not in used:
+                hint = nearest(str(value), used)
+                raise GoldimaskError(f"{source}: per.{key}.{value}: no cell has it; {hint}")
 
 
 def check_judging(judging: JudgingSection, seeds: Sequence[int], source: str) -> None:

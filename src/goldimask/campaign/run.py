@@ -7,7 +7,7 @@ made of it and of the cells' folders, and can be made again from them (`goldimas
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -88,6 +88,7 @@ def run_campaign(
     tell: Tell = lambda ended, done, total: None,
     plan: Plan | None = None,
     retry: bool = False,
+    executor: Callable[..., Generator[Ended]] = execute,
 ) -> Progress:
     """Run what is missing; a failure takes only what needs it along.
 
@@ -104,7 +105,7 @@ def run_campaign(
         lost = set(out.before)
         jobs = [job for job in jobs if not lost & {job.name, *job.needs}]
     total = len(jobs)
-    with halting(), closing(execute(jobs, slots, logs, words=resumed, is_done=is_done)) as running:
+    with halting(), closing(executor(jobs, slots, logs, words=resumed, is_done=is_done)) as running:
         for number, ended in enumerate(running, start=1):
             out.ran += ended.ran
             if ended.error:
