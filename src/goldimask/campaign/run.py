@@ -31,7 +31,7 @@ class Plan:
     """What there is, and what is still to run."""
 
     places: tuple[Place, ...]
-    missing: dict[Path, list[Job]]  # by the cell's folder
+    missing: dict[Path, list[Job]]  # of the chosen cells, by folder
 
     @property
     def jobs(self) -> list[Job]:
@@ -40,7 +40,7 @@ class Plan:
     @property
     def done(self) -> list[Place]:
         """Cells that lack nothing."""
-        return [p for p in self.places if p.folder and not self.missing[p.folder]]
+        return [p for p in self.places if p.folder and not self.missing.get(p.folder, [p])]
 
 
 @dataclass
@@ -60,10 +60,10 @@ def make_plan(
     gpus: int = 1,
 ) -> Plan:
     """Every cell by its key, and the jobs of those that lack something; nothing is run."""
-    found = [p for p in places(parts, folder) if chosen(p, only)]
-    if not found:
+    found = places(parts, folder)
+    jobs = {p.folder: jobs_of(p, code, gpus) for p in found if p.folder and chosen(p, only)}
+    if not jobs:
         raise GoldimaskError(f"--only: no cell is called '{only}'")
-    jobs = {p.folder: jobs_of(p, code, gpus) for p in found if p.folder is not None}
     return Plan(tuple(found), jobs)
 
 

@@ -144,9 +144,8 @@ def submit(
         known = read_json(folder / RECORD)
         cells: dict[str, list[str]] = dict(known.get("cells", {}))
         alive = queued(folder)
-        new = [
-            p for p in plan.places if p.folder and plan.missing[p.folder] and p.name not in alive
-        ]
+        lacking = [p for p in plan.places if p.folder and plan.missing.get(p.folder)]
+        new = [p for p in lacking if p.name not in alive]
         if not retry:
             from goldimask.campaign.executors import failure
 
@@ -174,9 +173,11 @@ def submit(
             known["tables"] = send(folder, light, [[last]], "tables", f"afterany:{every}")[0]
         cells |= given
         write_json(folder / RECORD, {**known, "cells": cells})
-    return {"submitted": given, "waiting": {n: j.id for n, j in alive.items()}, **{
-        k: v for k, v in known.items() if k == "tables" and ids
-    }}  # fmt: skip
+    return {
+        "submitted": given,
+        "waiting": {name: job.id for name, job in alive.items()},
+        "tables": known["tables"] if ids else None,
+    }
 
 
 def note(given: dict[str, list[str]], found: Sequence[Any], ids: Sequence[str]) -> None:

@@ -50,11 +50,10 @@ def state_of(place: Place, logs: Path) -> State:
     steps = place.recipe.trainer.get("max_steps") if place.recipe else None
     facts: dict[str, Any] = {"cell": place.name, "steps": steps}
     if place.folder is not None:
+        if place.trained and not place.missing():
+            return State(**facts, name="done", step=steps)
         answers = sum(lines_in(file) for file in place.evaluation.glob(SAMPLES))
         facts["answers"] = answers or None
-        lacks = place.missing() if place.trained else []
-        if place.trained and not lacks:
-            return State(**facts, name="done", step=steps)
         if holder := alive(place.folder.with_name(f".{place.folder.name}.lock.json")):
             return State(**facts, name="running", what="train", **pace(place.folder, holder, steps))
         if place.trained:

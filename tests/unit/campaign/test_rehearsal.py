@@ -34,12 +34,12 @@ TESTS: dict[str, dict[str, Any]] = {
     "sudoku": {"Puzzle": "0000341221434321", "Solution": "1234341221434321"},
     "aime24": {"problem": "What is 20 + 5?", "answer": "025"},
     "humaneval": {
-        **{"task_id": "HumanEval/0", "entry_point": "add"},
+        **{"task_id": "HumanEval/", "entry_point": "add"},
         "prompt": 'def add(a, b):\n    """Add two numbers."""\n',
         "test": "def check(candidate):\n    assert candidate(1, 2) == 3\n",
     },
     "mbpp": {
-        **{"task_id": 1, "prompt": "Add two numbers.", "test_imports": []},
+        **{"task_id": 11, "prompt": "Add two numbers.", "test_imports": []},
         "test_list": ["assert add(1, 2) == 3"],
     },
 }
@@ -47,12 +47,15 @@ SHORT = {512: 64, 128: 32}  # the tasks' own lengths, for the table of fixed len
 
 
 def write_rows(file: Path, row: dict[str, Any], count: int) -> None:
+    """Rows that differ in their question and their id."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    named = "question" if "question" in row else next(k for k in row if k not in ("task_id",))
     rows = [dict(row) for _ in range(count)]
     for i, one in enumerate(rows):
-        if isinstance(one[named], str) and named in ("question", "problem"):
-            one[named] += f" ({i})"
+        for key in ("question", "problem"):
+            one |= {key: f"{one[key]} ({i})"} if key in one else {}
+        if "task_id" in one:
+            named = isinstance(one["task_id"], str)
+            one["task_id"] = f"{one['task_id']}{i}" if named else one["task_id"] + i
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
@@ -80,7 +83,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     change = {
         "trainer": {"max_steps": 2, "eval_steps": 2, "save_steps": 2, "logging_steps": 1}
         | {"bf16": False, "report_to": []},
-        "data": {"max_length": 96, "validation": 2},
+        "data": {"max_length": 192, "validation": 2},
         "lora": {"r": 2, "alpha": 4},
         "backbone": {"dtype": "float32"},
         "global_batch_size": 2,
