@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help demo test fuzz chaos load tools lint docs clean
+.PHONY: help demo test real fuzz chaos load tools lint docs clean
 
 help:
 	@echo "make demo   fine-tune the embedded model with Vanilla and GoldiMask-D, and compare (5 minutes)"
 	@echo "make test   lint, types and tests"
+	@echo "make real   the tests that take the real thing and their time: kills, a cluster, the wheel elsewhere"
 	@echo "make fuzz   hostile input at every border, for hours (SCALE=0.01: for minutes)"
 	@echo "make chaos  train, eval and compare killed at random points, 90 times (20 minutes)"
 	@echo "make load   a million rows, 100,000 generations, 1,000 runs: time and memory (10 minutes)"
@@ -43,6 +44,9 @@ lint: $(VENV)/.dev
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+real: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m real
 
 SCALE ?= 1
 fuzz: $(VENV)/.dev

@@ -12,8 +12,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may reach for the network
 import pytest
 from hypothesis import settings
 
-# In CI the drawn examples are the same at every run: a landing is judged by the change, not by luck.
-# Elsewhere they are new each time, and `make fuzz` looks for hours.
+# In CI the drawn examples are the same at every run: the change is judged, not luck. Elsewhere they
+# are new each time, and `make fuzz` looks for hours.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
