@@ -179,21 +179,22 @@ def apart(first: Mean, second: Mean) -> Difference:
 def frontier(first: Sequence[Scored], second: Scored) -> Difference | None:
     """Accuracy of the second row minus the first's at equal steps, with one of its thresholds.
 
-    None when the steps lie outside of what the first row reaches.
+    None when the steps lie outside of what the first row reaches, which needs two thresholds.
     """
     points = sorted((x.calls[0], x.accuracy[0]) for x in first)
     steps, accuracy = second.calls, second.accuracy
-    if not points[0][0] <= steps[0] <= points[-1][0]:
+    if len(points) < 2 or not points[0][0] <= steps[0] <= points[-1][0]:
         return None
     value = accuracy[0] - float(np.interp(steps[0], [x for x, _ in points], [y for _, y in points]))
-    rivals_c = np.array([x.accuracy[1] for x in first])  # [thresholds, draws]
-    rivals_s = np.array([x.calls[1] for x in first])
-    found = np.full(len(steps[1]), np.nan)
-    for k in range(len(found)):
-        order = np.argsort(rivals_s[:, k])
-        x, y = rivals_s[order, k], rivals_c[order, k]
-        if x[0] <= steps[1][k] <= x[-1]:
-            found[k] = accuracy[1][k] - np.interp(steps[1][k], x, y)
+    x = np.array([row.calls[1] for row in first])  # [thresholds, draws]
+    y = np.array([row.accuracy[1] for row in first])
+    order = np.argsort(x, axis=0)
+    x, y = np.take_along_axis(x, order, 0), np.take_along_axis(y, order, 0)
+    k = np.clip((x <= steps[1]).sum(0), 1, len(x) - 1)[None]  # the threshold above, per draw
+    (x0, x1), (y0, y1) = ([np.take_along_axis(v, at, 0)[0] for at in (k - 1, k)] for v in (x, y))
+    share = np.divide(steps[1] - x0, x1 - x0, out=np.zeros_like(x0), where=x1 > x0)
+    found = accuracy[1] - (y0 + share * (y1 - y0))
+    found[(steps[1] < x[0]) | (steps[1] > x[-1])] = np.nan
     return Difference(value, *interval(found))
 
 

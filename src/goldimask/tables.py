@@ -17,6 +17,7 @@ from pathlib import Path
 from goldimask.files import write_text
 from goldimask.stats import Spread, finite
 
+PAGE, WIDE = 50, 75  # rows of a page in LaTeX; characters of a line, beyond which it is small
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PIPE = re.compile(r"(\\*)\|")
 NAMES = {  # as the paper writes them; LaTeX only
@@ -143,7 +144,7 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment; needs the booktabs package."""
+    """A `table` environment, several where one would be longer than a page; needs booktabs."""
 
     def cell(value: Cell) -> str:
         if isinstance(value, Share):
@@ -170,16 +171,23 @@ def latex(table: Table) -> str:
     top = " & ".join([" & " * (table.left - 1), *(cells for cells, _ in above)]) + r" \\"
     rules = "".join(rf"\cmidrule(lr){{{a}-{b}}}" for _, (a, b) in above)
     caption = table.title + (f". {table.note}" if table.note else "")
-    parts = [
-        *(r"\begin{table}", r"\centering", rf"\caption{{{tex(caption)}}}"),
-        *(rf"\label{{tab:{file_name(table.name)}}}", rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
-        *((top, rules) if above else ()),
-        line(heads),
-        *(() if table.rows and isinstance(table.rows[0][0], Panel) else (r"\midrule",)),
-        *(line(row) for row in table.rows),
-        *(r"\bottomrule", r"\end{tabular}", r"\end{table}"),
-    ]
-    return "\n".join(parts) + "\n"
+    width = sum(max(len(shown(row[i])) for row in (heads, *table.rows)) for i in range(len(heads)))
+    size = r"\small" if width < WIDE else r"\scriptsize\setlength{\tabcolsep}{2pt}"
+    out = []
+    for first in range(0, len(table.rows), PAGE) or (0,):
+        rows, label = table.rows[first : first + PAGE], f"tab:{file_name(table.name)}"
+        if first:
+            caption, label = f"{table.title}, continued", f"{label}-{first}"
+        out += [
+            *(r"\begin{table}", r"\centering" + size, rf"\caption{{{tex(caption)}}}"),
+            *(rf"\label{{{label}}}", rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
+            *((top, rules) if above else ()),
+            line(heads),
+            *(() if rows and isinstance(rows[0][0], Panel) else (r"\midrule",)),
+            *(line(row) for row in rows),
+            *(r"\bottomrule", r"\end{tabular}", r"\end{table}"),
+        ]
+    return "\n".join(out) + "\n"
 
 
 def paper_name(text: str) -> str:

@@ -91,6 +91,28 @@ def test_frontier_interpolates_and_says_when_it_cannot() -> None:
     assert frontier(vanilla, flat(0.55, 9)) is None
 
 
+def test_frontier_of_every_draw_is_an_interpolation() -> None:
+    """The intervals are those of a loop over the draws."""
+    rng = np.random.default_rng(1)
+
+    def row(share: float, steps: int) -> Scored:
+        right = rng.random(40) < share
+        calls = rng.integers(steps - 4, steps + 5, 40)
+        run = [outcome(i, bool(ok), steps=int(n)) for i, (ok, n) in enumerate(zip(right, calls))]  # noqa: B905
+        return scored([run], problems_of(run))
+
+    rivals, own = [row(0.3, 10), row(0.5, 14), row(0.7, 18)], row(0.6, 13)
+    gaps = []
+    for k in range(len(own.calls[1])):
+        points = sorted((x.calls[1][k], x.accuracy[1][k]) for x in rivals)
+        at, xs, ys = own.calls[1][k], [x for x, _ in points], [y for _, y in points]
+        inside = xs[0] <= at <= xs[-1]
+        gaps.append(own.accuracy[1][k] - np.interp(at, xs, ys) if inside else np.nan)
+    found = frontier(rivals, own)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(interval(np.array(gaps)))
+
+
 def test_grids_from_outcomes() -> None:
     """Runs and their sampling seeds are lines, problems columns in the order of the test set."""
     run, other = outcomes([True, False, True]), [outcome(2, False), outcome(0, seed=1)]

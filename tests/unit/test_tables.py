@@ -85,6 +85,13 @@ def test_panels_stand_below_or_beside_each_other():
     assert single.columns == ("method", "A", "B") and not single.groups
 
 
+def test_a_long_table_is_several_in_latex():
+    text = latex(Table("t", "Long", ("x",), tuple((i,) for i in range(120)), note="n"))
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 3
+    assert text.count(r"\caption{Long, continued}") == 2 and text.count("Long. n") == 1
+    assert r"\label{tab:t-100}" in text and latex(Table("t", "None", ("x",), ())).count("rule") == 3
+
+
 def test_parts_are_a_column_of_records():
     made = Table("t", "t", ("x", "n"), ((Panel("one"), ""), ("a", 1), (Panel("two"), ""), ("b", 2)))
     assert made.records == (("panel", "x", "n"), ("one", "a", 1), ("two", "b", 2))

@@ -83,9 +83,7 @@ def cells_section(report: Report, entries: Sequence[Entry], page: Path) -> dict[
             }
         )
     done = sum(e.state in ("done", "evaluated") for e in entries)
-    note = (
-        f"{len(entries)} cells, {done} of them done. A heading sorts, the lists filter all below."
-    )
+    note = f"{len(entries)} cells, {done} of them done. The lists filter cells and curves."
     return section("cells", "Cells", {"tasks": tasks, "cells": cells}, note)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from goldimask.report.comparison import Comparison
 
 METHOD = "95 % bootstrap over problems and seeds"
+DRAWN = 4  # panels in one figure
 
 
 @dataclass(frozen=True)
@@ -232,11 +233,15 @@ def mcnemar_table(parts: Parts, name: str, decoding: str) -> Table | None:
 
 
 def paired_figure(parts: Parts, name: str) -> Figure | None:
-    """Differences to the row that all others are set against, a pair of charts for each panel."""
+    """Differences to the row that all others are set against, a pair of charts for each panel.
+
+    Of many panels, only those over all of them.
+    """
     charts = []
-    for panel, many in parts.items():
+    some = {panel: many for panel, many in parts.items() if panel.startswith("all (")}
+    for panel, many in (some if some and len(parts) > DRAWN else parts).items():
         bars = [p for p in many if p.first == many[0].first]
-        place = f"{panel}: " if len(parts) > 1 and panel else ""
+        place = f"{panel.split(' (')[0]}: " if len(parts) > 1 and panel else ""
         for kind, of in (
             ("accuracy (points)", lambda p: p.found.average),
             ("decoding steps (%)", lambda p: p.found.steps),

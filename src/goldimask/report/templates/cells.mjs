@@ -37,8 +37,7 @@ const columnsOf = (tasks) => [
 const shownCell = (cell, { name, text, digits, value }) => {
   const found = value(cell);
   if (name === 'method') return el('th', { scope: 'row', text: found });
-  const figure = digits !== undefined && found !== null ? found.toFixed(digits) : num(found, 3);
-  const node = el('td', { class: text && 'text', text: text ? found : figure });
+  const node = el('td', { class: text && 'text', text: text ? found : figure(found, digits) });
   if (name === 'state') {
     node.textContent = '';
     node.append(el('span', { class: `state ${stateClass(found)}`, text: found }));
@@ -47,6 +46,10 @@ const shownCell = (cell, { name, text, digits, value }) => {
   }
   return node;
 };
+
+/** @param {number | null} value @param {number} [digits] */
+const figure = (value, digits) =>
+  value !== null && digits !== undefined ? value.toFixed(digits) : num(value, 3);
 
 /** @param {string} state */
 const stateClass = (state) => {

@@ -5,6 +5,8 @@ import { num } from './format.mjs';
 
 /** @import { Cell, TableData, TablesData } from './types' */
 
+const LONG = 45; // rows, beyond which a table of a report scrolls by itself
+
 /** @param {Cell | undefined} value */
 const shown = (value) => (typeof value === 'number' ? num(value) : String(value ?? '–'));
 
@@ -72,12 +74,14 @@ export const drawTables = (box, { tables }) =>
   box.append(
     ...tables.map((data) => {
       const { title, note, columns, rows, left, open } = data;
+      const drawn = table(title, columns, rows, { left: left || 1 }, false);
+      if (rows.length > LONG) drawn.classList.add('tall');
       return el(
         'details',
         { open, class: 'fold' },
         el('summary', {}, el('h3', { text: title })),
         note && el('p', { class: 'note', text: note }),
-        table(title, columns, rows, { left: left || 1 }, false),
+        drawn,
       );
     }),
   );
