@@ -165,7 +165,7 @@ def fork_jobs() -> None:
     def forked(
         job: executors.Job, logs: Path, program: object, words: Any, slot: Any, lock: Any
     ) -> executors._Running:
-        log = executors.log_of(logs, job.name)
+        log = executors.forget(logs, job.name)
         process: Any = Forked(list(words), log)
         return executors._Running(job, process, log, slot, lock)
 

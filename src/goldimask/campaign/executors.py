@@ -204,7 +204,7 @@ def _start(
     lock: FileLock | None,
 ) -> _Running:
     """A fresh process with one thread, whose group ends with ours."""
-    log = log_of(logs, job.name)
+    log = forget(logs, job.name)
     with log.open("ab") as out:
         process = subprocess.Popen(
             (*program, *words),
@@ -251,6 +251,13 @@ def settle(job: Job, code: int, logs: Path) -> str:
 
 def log_of(logs: Path, name: str) -> Path:
     return logs / f"{name.replace('/', '_')}.log"
+
+
+def forget(logs: Path, name: str) -> Path:
+    """A job that starts has not failed yet; the log it goes on with."""
+    log = log_of(logs, name)
+    log.with_suffix(".json").unlink(missing_ok=True)
+    return log
 
 
 def failure(logs: Path, name: str) -> str | None:

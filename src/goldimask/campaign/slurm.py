@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goldimask.campaign.executors import PROGRAM, SIGNALS, STOPPED, Job, claimed, log_of, settle
+from goldimask.campaign.executors import PROGRAM, SIGNALS, STOPPED, Job, claimed, forget, settle
 from goldimask.campaign.grid import is_done, resumed
 from goldimask.campaign.run import LOGS, Plan
 from goldimask.config import read_yaml
@@ -101,7 +101,7 @@ class Work:
             if is_done(job):
                 return ""
             self.logs.mkdir(parents=True, exist_ok=True)
-            with log_of(self.logs, job.name).open("ab") as out:
+            with forget(self.logs, job.name).open("ab") as out:
                 self.process = subprocess.Popen(
                     (*PROGRAM, *resumed(job)),
                     stdin=subprocess.DEVNULL,
