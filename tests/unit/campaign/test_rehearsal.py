@@ -2,8 +2,8 @@
 
 Tiny checkpoints in the layouts of the Hub stand in for the three backbones, toy files with the
 columns of the corpora for the data, two problems for every test set. One seed, two steps, answers
-of 8 and 16 tokens. LLaDA-8B on s1K has all its rows, the other settings those without CART, GIFT and
-AGDO; everything else is as packaged.
+of 8 and 16 tokens. LLaDA-8B on s1K has all its rows, the other settings those without CART, GIFT
+and AGDO; everything else is as packaged.
 """
 
 from __future__ import annotations
