@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from builders import write_dream, write_llada
 from goldimask.campaign.plan import make_estimate
@@ -97,7 +96,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     }
 
     def word(key: str, value: Any) -> str:
-        return f"{key}={yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()}"
+        return f"{key}={json.dumps(value)}"  # JSON is YAML
 
     some = ["cart", "gift", "agdo"]
     exclude = [
