@@ -106,18 +106,17 @@ def divided(parts: Mapping[str, set[Any]]) -> bool:
 
 def unfinished_trials(sources: Sequence[Source]) -> list[tuple[str, Trial, int]]:
     """(label, trial, answers) that lack answers, also together with the other runs of the row."""
-    found = [
-        (s, trial, done)
-        for s in sources
-        if s.evaluation[0]
-        for trial, done in unfinished(s.evaluation[0], s.outcomes)
-    ]
+    rows: dict[tuple[str, str], list[Source]] = {}
+    for s in sources:
+        rows.setdefault((s.name, s.panel), []).append(s)
     out = []
-    for s, trial, done in found:
-        row = [x for x in sources if (x.name, x.panel) == (s.name, s.panel)]
-        parts = {x.label: x.asked.get(trial.place, set()) for x in row}
-        if not (divided(parts) and sum(map(len, parts.values())) == trial.items):
-            out.append((s.label, trial, done))
+    for s in sources:
+        manifest, outcomes = s.evaluation
+        for trial, done in unfinished(manifest, outcomes) if manifest else ():
+            row = rows[s.name, s.panel]
+            parts = {x.label: x.asked.get(trial.place, set()) for x in row}
+            if not (divided(parts) and sum(map(len, parts.values())) == trial.items):
+                out.append((s.label, trial, done))
     return out
 
 
@@ -126,10 +125,8 @@ def incomplete(sources: Sequence[Source]) -> tuple[Cells, list[str]]:
     cells: Cells = set()
     found = []
     for label, trial, done in unfinished_trials(sources):
-        way = trial.decoding.label
-        cells.add((label, way, trial.task))
-        where = f"{trial.task}, length {trial.length}, seed {trial.seed}, {way}"
-        found.append(f"incomplete: {label}: {where}: {done} of {trial.items} answers")
+        cells.add((label, trial.decoding.label, trial.task))
+        found.append(f"incomplete: {said(label, trial, done)}")
     lone = not any(s.run for s in sources)  # nothing but untuned models
     wanted: dict[tuple[str, str, str], dict[str, None]] = {}  # panel, way, family -> tasks
     for s in sources:
@@ -152,6 +149,11 @@ def incomplete(sources: Sequence[Source]) -> tuple[Cells, list[str]]:
                         what = f"{fewest} of {samples} samples" if fewest else "not evaluated"
                         found.append(f"incomplete: {s.label}: {task}, {way}: {what}")
     return cells, found
+
+
+def said(label: str, trial: Trial, done: int) -> str:
+    place = f"{trial.task}, length {trial.length}, seed {trial.seed}, {trial.decoding.label}"
+    return f"{label}: {place}: {done} of {trial.items} answers"
 
 
 def by_value(triples: Iterable[tuple[str, Any, str]]) -> dict[Any, tuple[str, list[str]]]:
