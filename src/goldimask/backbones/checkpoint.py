@@ -54,7 +54,7 @@ def read_config(
     settings = settle(fields, folder, source, given)
     family = FAMILIES[settings.layout]
     named = {k: fields.pop(k) for k in ("model_type", "architectures") if k in fields}
-    for key in ("auto_map", "transformers_version", "_name_or_path"):
+    for key in ("auto_map", "layout", "transformers_version", "_name_or_path"):
         fields.pop(key, None)
     fields = {"published": named, **fields, "logit_shift": settings.shift}
     fields |= {"mask_token_id": settings.mask_id, "usable_length": settings.usable_length}

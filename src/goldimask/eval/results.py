@@ -1,7 +1,7 @@
 """Everything one evaluation found, and how it is saved beside the answers.
 
-scores.json     one entry per score: the figure with its interval, every decoding setting with
-                its default written out, hashes of the prompts (as worded, and as token ids
+scores.json     one entry per score: the figure with its interval, every setting of the decoder
+                with its default written out, hashes of the prompts (as worded, and as token ids
                 after the chat template), calls of the model, tokens a call, seconds, and the
                 published figures of the same model and task
 """
@@ -66,6 +66,23 @@ def write_scores(folder: Path, model: str) -> Path:
     return write_json(folder / SCORES, {"model": model, "scores": entries})
 
 
+def full_settings(r: TaskResult) -> dict[str, Any]:
+    """Every setting that the decoder uses, its defaults and the number of planned steps too."""
+    from goldimask.decoding.options import make_settings
+    from goldimask.decoding.plan import block_steps
+    from goldimask.decoding.rules import DECODERS
+
+    options: dict[str, Any] = dict(r.decoding.options)
+    made = make_settings(r.decoding.decoder, length=r.length, **options)
+    own = DECODERS.get(r.decoding.decoder, "decoder")
+    unused = {"tau", "factor", "steps", "alg_temp", "eps"} - set(own.options)
+    found = {k: v for k, v in asdict(made).items() if k not in unused}
+    if "steps" in found:
+        sizes = [min(made.block, r.length - i) for i in range(0, r.length, made.block)]
+        found["steps"] = sum(block_steps(n, made, own.rate) for n in sizes)
+    return found
+
+
 def same_score(o: Outcome, r: TaskResult) -> bool:
     return (o.task, o.length, o.decoding) == (r.task, r.length, r.decoding) and r.seed in (
         None,
@@ -75,11 +92,7 @@ def same_score(o: Outcome, r: TaskResult) -> bool:
 
 def saved(r: TaskResult, group: Sequence[Outcome]) -> dict[str, Any]:
     """Everything that a score depends on or costs, in full."""
-    from goldimask.decoding.options import make_settings
-
-    options: dict[str, Any] = dict(r.decoding.options)
-    settings = asdict(make_settings(r.decoding.decoder, length=r.length, **options))
-    settings["seed"] = sorted({o.seed for o in group})
+    settings = full_settings(r) | {"seed": sorted({o.seed for o in group})}
     rendered = sorted({(o.item, o.rendered) for o in group})
     return {
         "settings": settings,

@@ -2,14 +2,16 @@
 
     protocol    one for the whole table               items    one set per task, over all lengths
     version     one per task                          seeds    one run per (row, panel, seed)
-    name        one method per label                  answers  of every trial, task and sample
+    name        one method per label                  answers  of every trial, task and sample, and
+                                                               where the best length counts, of
+                                                               every length that any row tried
 
 The runs (seeds) of a row may divide the problems of a trial among them: answers to different
 problems that together are all of them count as one complete trial. A task is missing where a run
 has others of its family (`families`) in that way of decoding, and other runs of its panel have it.
 
-Everything that is not so is listed in one error. With `allow_incomplete` the last line is let
-through, and the cells it concerns are marked; the others never are.
+Everything that is not so is listed in one error. With `allow_incomplete` missing answers are let
+through, and the cells they concern are marked; the others never are.
 """
 
 from __future__ import annotations
@@ -33,10 +35,13 @@ def family(task: str) -> str:
     return next((f for f, tasks in FAMILIES.items() if name in tasks), "main")
 
 
-def agree(sources: Sequence[Source], allow_incomplete: bool = False) -> Cells:
-    """Refuse sources that cannot stand in one table; return their incomplete cells."""
+def agree(sources: Sequence[Source], allow_incomplete: bool = False, best: bool = False) -> None:
+    """Refuse sources that cannot stand in one table.
+
+    `best`: the table shows the best of several lengths, so all must have tried the same ones.
+    """
     problems = [*same_names(sources), *same_rules(sources)]
-    cells, missing = incomplete(sources)
+    _, missing = incomplete(sources, best)
     if not allow_incomplete:
         problems += missing
     if problems:
@@ -46,7 +51,6 @@ def agree(sources: Sequence[Source], allow_incomplete: bool = False) -> Cells:
             + "\n  ".join(problems)
             + f"\nevaluate them alike, or leave some out{hint}"
         )
-    return cells
 
 
 def same_names(sources: Sequence[Source]) -> list[str]:
@@ -106,45 +110,50 @@ def divided(parts: Mapping[str, set[Any]]) -> bool:
 
 def unfinished_trials(sources: Sequence[Source]) -> list[tuple[str, Trial, int]]:
     """(label, trial, answers) that lack answers, also together with the other runs of the row."""
-    found = [
-        (s, trial, done)
-        for s in sources
-        if s.evaluation[0]
-        for trial, done in unfinished(s.evaluation[0], s.outcomes)
-    ]
+    rows: dict[tuple[str, str], list[Source]] = {}
+    for s in sources:
+        rows.setdefault((s.name, s.panel), []).append(s)
     out = []
-    for s, trial, done in found:
-        row = [x for x in sources if (x.name, x.panel) == (s.name, s.panel)]
-        parts = {x.label: x.asked.get(trial.place, set()) for x in row}
-        if not (divided(parts) and sum(map(len, parts.values())) == trial.items):
-            out.append((s.label, trial, done))
+    for s in sources:
+        manifest, outcomes = s.evaluation
+        for trial, done in unfinished(manifest, outcomes) if manifest else ():
+            row = rows[s.name, s.panel]
+            parts = {x.label: x.asked.get(trial.place, set()) for x in row}
+            if not (divided(parts) and sum(map(len, parts.values())) == trial.items):
+                out.append((s.label, trial, done))
     return out
 
 
-def incomplete(sources: Sequence[Source]) -> tuple[Cells, list[str]]:
+def incomplete(sources: Sequence[Source], best: bool = False) -> tuple[Cells, list[str]]:
     """Cells whose answers are not all there, and what is missing."""
     cells: Cells = set()
     found = []
     for label, trial, done in unfinished_trials(sources):
-        way = trial.decoding.label
-        cells.add((label, way, trial.task))
-        where = f"{trial.task}, length {trial.length}, seed {trial.seed}, {way}"
-        found.append(f"incomplete: {label}: {where}: {done} of {trial.items} answers")
+        cells.add((label, trial.decoding.label, trial.task))
+        found.append(f"incomplete: {said(label, trial, done)}")
     lone = not any(s.run for s in sources)  # nothing but untuned models
-    wanted: dict[tuple[str, str, str], dict[str, None]] = {}  # panel, way, family -> tasks
+    wanted: dict[tuple[str, str, str], dict[str, set[int]]] = {}  # -> task -> lengths tried
     for s in sources:
-        for task, way in dict.fromkeys((o.task, o.decoding.label) for o in s.outcomes):
-            if s.run or lone:
-                panel = s.panel if s.run else ""
-                wanted.setdefault((panel, way, family(task)), {})[task] = None
+        for task, length, _, decoding in s.asked if s.run or lone else ():
+            place = (s.panel if s.run else "", decoding.label, family(task))
+            wanted.setdefault(place, {}).setdefault(task, set()).add(length)
     one = len({panel for panel, _, _ in wanted}) == 1
     for s in sources:
         for way, answers in by_decoding(s.outcomes).items():
             mine = {family(o.task) for o in answers}
             for (panel, at, kind), tasks in wanted.items():
                 same = panel == s.panel if s.run else one or panel.split(" / ")[0] == s.backbone
-                for task in tasks if (at, same) == (way, True) and kind in mine else ():
+                if (at, same) != (way, True) or kind not in mine:
+                    continue
+                for task, tried in tasks.items():
                     seeds = {(o.length, o.seed) for o in answers if o.task == task}
+                    if best and seeds and (untried := sorted(tried - {n for n, _ in seeds})):
+                        cells.add((s.label, way, task))
+                        words = ", ".join(map(str, untried))
+                        found.append(
+                            f"incomplete: {s.label}: {task}, {way}: length {words}, which others "
+                            "tried, would count for the best one"
+                        )
                     samples = own_samples(task)
                     fewest = min((sum(n == x for n, _ in seeds) for x, _ in seeds), default=0)
                     if fewest < samples and (s.label, way, task) not in cells:
@@ -152,6 +161,11 @@ def incomplete(sources: Sequence[Source]) -> tuple[Cells, list[str]]:
                         what = f"{fewest} of {samples} samples" if fewest else "not evaluated"
                         found.append(f"incomplete: {s.label}: {task}, {way}: {what}")
     return cells, found
+
+
+def said(label: str, trial: Trial, done: int) -> str:
+    place = f"{trial.task}, length {trial.length}, seed {trial.seed}, {trial.decoding.label}"
+    return f"{label}: {place}: {done} of {trial.items} answers"
 
 
 def by_value(triples: Iterable[tuple[str, Any, str]]) -> dict[Any, tuple[str, list[str]]]:

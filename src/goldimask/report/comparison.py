@@ -21,7 +21,7 @@ from typing import Any
 from goldimask.backbones.lookup import BACKBONES
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import own_length, own_samples
-from goldimask.report.agreement import FAMILIES, Cells, agree, family
+from goldimask.report.agreement import FAMILIES, Cells, agree, family, incomplete
 from goldimask.report.pairs import Answers, Pair, Rows, known_names, pairs_of
 from goldimask.report.results import Results, results
 from goldimask.report.sources import Source
@@ -130,8 +130,10 @@ class Comparison:
 def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Comparison]:
     """One comparison for each family of tasks, way of decoding, choice of lengths and panel."""
     evaluated = [s for s in sources if s.outcomes]
-    settled, cells = choices.settled(sources), agree(evaluated, choices.allow_incomplete)
+    settled = choices.settled(sources)
+    agree(evaluated, choices.allow_incomplete, choices.length in ("best", "both"))
     both = ("fixed", "best") if choices.length == "both" else (choices.length,)
+    cells = {length: incomplete(evaluated, length == "best")[0] for length in both}
     panels = panels_of([s for s in evaluated if choices.rows is None or s.name in choices.rows])
     found = []
     for kind in ("main", *FAMILIES):
@@ -139,7 +141,7 @@ def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Compari
             for length in both:
                 for panel, members in panels.items():
                     chosen = replace(settled, length=length)
-                    made = compare_panel(kind, way, panel, members, chosen, cells)
+                    made = compare_panel(kind, way, panel, members, chosen, cells[length])
                     if made and (length == both[0] or made.several):
                         found.append(made)
     return found

@@ -16,6 +16,7 @@ from goldimask.eval.published import beside
 from goldimask.eval.published import sources as published_sources
 from goldimask.eval.tasks import own_samples
 from goldimask.figures import Chart, Figure, Line
+from goldimask.report.agreement import said, unfinished_trials
 from goldimask.report.comparison import Choices, Comparison, compare_sources
 from goldimask.report.json_tables import flat, tables_of
 from goldimask.report.lab_tables import decoding_tables, frontier_tables, supervision_table
@@ -130,8 +131,17 @@ def make_report(
         tables=tuple(tables),
         figures=tuple(figures),
         comparisons=tuple(found),
-        notes=tuple(note for s in sources for note in s.notes()),
+        notes=tuple(notes_of(sources)),
     )
+
+
+def notes_of(sources: Sequence[Source]) -> Iterator[str]:
+    """What is missing."""
+    for s in sources:
+        if torn := s.torn:
+            yield f"{s.label}: {torn} unreadable lines of metrics left out"
+    for found in unfinished_trials([s for s in sources if s.outcomes]):
+        yield said(*found)
 
 
 def wanted(

@@ -37,7 +37,6 @@ from goldimask.records import (
     read_json,
     read_lines,
     read_manifest,
-    unfinished,
 )
 from goldimask.report.json_tables import flat
 from goldimask.report.paper import VARIANTS
@@ -151,19 +150,11 @@ class Source:
     def pages(self) -> list[Path]:
         return sorted([*self.folder.glob("*.html"), *self.folder.glob("*/*.html")])
 
-    def notes(self) -> list[str]:
-        """What is missing."""
-        path, found = self.folder / METRICS, []
-        torn = read_lines(path, Metric)[1] if self.run and path.is_file() else 0
-        if torn:
-            found.append(f"{self.label}: {torn} unreadable lines of metrics left out")
-        manifest, outcomes = self.evaluation
-        for trial, done in unfinished(manifest, outcomes) if manifest else ():
-            found.append(
-                f"{self.label}: {trial.task}, length {trial.length}, seed {trial.seed}, "
-                f"{trial.decoding.label}: {done} of {trial.items} answers"
-            )
-        return found
+    @property
+    def torn(self) -> int:
+        """Lines of metrics that a kill cut short."""
+        path = self.folder / METRICS
+        return read_lines(path, Metric)[1] if self.run and path.is_file() else 0
 
 
 def read_sources(words: Sequence[str]) -> tuple[list[Source], dict[str, Any]]:

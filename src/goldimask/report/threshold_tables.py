@@ -25,12 +25,13 @@ AUP = (
 def threshold_points(sources: Sequence[Source], choices: Choices) -> dict[str, list[Point]]:
     """Decoder -> points of every row that was decoded with a threshold; seeds are pooled."""
     settled = choices.settled(sources)
-    others = (*(settled.baselines or ()), *(settled.base or ()))
+    base = settled.base or ()
+    others = (*(settled.baselines or ()), *base)
     found: dict[str, list[Point]] = {}
     for panel, members in panels_of([s for s in sources if s.outcomes]).items():
         for name, runs in by_row(members).items():
             answers = [o for run in runs.values() for o in run]
-            for p in points(name, answers, name in others, panel):
+            for p in points(name, answers, name in others, panel, name in base):
                 found.setdefault(p.decoder, []).append(p)
     return found
 

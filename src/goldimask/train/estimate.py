@@ -139,14 +139,21 @@ def shape(recipe: Recipe) -> tuple[Any, str]:
             raise
     family = FAMILIES[known.layout]
     model = empty_model(family.config(**known.sizes), family)
-    return SimpleNamespace(model=model, name=name, family=family), "known sizes, not downloaded"
+    usable = known.usable_length
+    found = SimpleNamespace(model=model, name=name, family=family, usable_length=usable)
+    return found, "known sizes, not downloaded"
 
 
 def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
     """Number of training examples and their lengths, or the bound that the recipe gives."""
     bound = min(recipe.data.max_length, skeleton.model.config.max_position_embeddings)
     unknown = {"examples": None, "mean_length": float(bound), "longest": bound}
-    unknown |= {"limit": bound, "warning": None}
+    usable = getattr(skeleton, "usable_length", None) or bound
+    beyond = (
+        f"rows may have up to {bound:,} tokens, the checkpoint was trained for {usable:,}; those "
+        "that are longer are counted where tokenizer and corpus are at hand"
+    )
+    unknown |= {"limit": bound, "warning": beyond if bound > usable else None}
     if not hasattr(skeleton, "tokenizer"):
         return {**unknown, "source": "data.max_length; the tokenizer is not downloaded"}
     if any(is_plugin(x.corpus) for x in (recipe.data, *recipe.data.mixture)):

@@ -89,6 +89,21 @@ def test_incomplete_evaluations_are_listed_or_marked(make):
     assert "† not all answers are there" in table.note
 
 
+def test_the_best_length_is_chosen_from_the_same_lengths(make):
+    """Best of three against the only one would flatter the first."""
+    many = [o for n in (64, 128, 256) for o in outcomes([n == 256, False], length=n)]
+    words = [
+        make("a", "vanilla", many),
+        make("b", "goldimask-d", outcomes([True, False], length=64)),
+    ]
+    with pytest.raises(GoldimaskError, match=r"incomplete: b: tiny-sort, .*: length 128, 256"):
+        compared(*words, length="best")
+    (found,) = compared(*words, length="best", allow_incomplete=True)
+    assert [x.partial for x in found.results.lines] == [set(), {"tiny-sort", "average"}]
+    (found,) = compared(*words, length="64")  # of one length, nothing is missing
+    assert not found.results.lines[1].partial
+
+
 def test_runs_of_a_method_are_its_seeds_and_variants_are_told_apart(make):
     words = [
         make("v1", "vanilla", outcomes([True, False]), seed=1),

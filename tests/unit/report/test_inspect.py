@@ -83,7 +83,7 @@ def test_the_terminal_shows_states_and_takes_no_markup():
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
     """A recipe on a random model of the tiny family."""
-    from goldimask.backbones import new_llada, save_backbone
+    from goldimask.backbones import FAMILIES, new_backbone, save_backbone
     from pretraining.tokenizer import build_tokenizer
 
     folder = tmp_path_factory.mktemp("inspect")
@@ -93,7 +93,7 @@ def recipe(tmp_path_factory):
     heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 512}
     config = {**ids, **sizes, **heads, "vocab_size": len(tokenizer)}
     config["eos_token_id"] = tokenizer.eos_token_id
-    save_backbone(new_llada(config, tokenizer, 0), folder / "model")
+    save_backbone(new_backbone(FAMILIES["llada"], config, tokenizer, 0), folder / "model")
     file = folder / "recipe.yaml"
     file.write_text(
         f"backbone: {{path: {folder / 'model'}}}\n"
