@@ -201,6 +201,7 @@ def bench(
     ] = "all",
     rounds: Annotated[int, typer.Option(min=1, help="Times are the minimum over rounds.")] = 12,
     batches: Annotated[int, typer.Option(min=1, help="Different batches.")] = 1,
+    accumulate: Annotated[int, typer.Option(min=1, help="Micro-batches of a step.")] = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="The methods of the paper's table, few rounds.")
     ] = False,
@@ -244,6 +245,7 @@ def bench(
             rounds,
             each,
             batches,
+            accumulate,
             attention_layer="last" if layer in (None, "probe") else layer,
             group_by_length=resolved.data.group_by_length,
             advance=advance,
