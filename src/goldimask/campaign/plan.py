@@ -5,7 +5,8 @@ the same backbone, corpus and number of passes where there are any, else from th
 `train/cards.py` on a card: parameters by the published sizes or config.json, `data.max_length`
 tokens an example (an upper bound). An answer of length n takes n / 2 calls of the model over n +
 PROMPT tokens; with a threshold it takes fewer, so that this is an upper bound too. The embedded
-models are counted in hours of one CPU core, at the pace measured in docs/lab.md.
+models are counted in hours of one CPU core, so that the lab's standard grid comes to the 2,705 CPU
+seconds that it took on `tiny` (docs/log), and the start of a process to 8 more.
 
 Disk: weights of the adapter in float32, as many checkpoints as the recipe keeps (weights and two
 moments), KILOBYTES an answer.
@@ -34,7 +35,7 @@ PROBLEMS |= {"aime25": 30, "humaneval": 164, "mbpp": 257}
 PROMPT = 200  # tokens
 KILOBYTES = 2.0
 CANDIDATES = 0.68  # of a response, as in train/estimate.py
-CORE_STEP, CORE_ANSWER = 0.45, 0.11  # seconds on one core: a step of 16 examples, an answer
+CORE_START, CORE_STEP, CORE_ANSWER = 8.0, 0.3, 0.068  # seconds: a job, a step of 16, an answer
 EMBEDDED = ("tiny", "tiny-b", "tiny-dream")
 
 
@@ -107,9 +108,11 @@ def cost_of(place: Place, card: Card, measured: dict[Any, list[float]]) -> Cost:
     recipe = place.recipe
     if sizes is None:
         return Cost(disk=out.disk, source="unknown: neither a published name nor a folder here")
-    out.source = "one CPU core, measured" if core else f"{card.name}, arithmetic"
+    out.source = (
+        "one CPU core, by the pace of an earlier grid" if core else f"{card.name}, arithmetic"
+    )
     if core:
-        out.judge = CORE_ANSWER * answers / 3600
+        out.judge = (CORE_ANSWER * answers + CORE_START * len(place.asked)) / 3600
     else:
         seconds = sum(decode_seconds(e, sizes, card) for e in place.asked)
         out.judge = seconds / 3600
@@ -124,7 +127,7 @@ def cost_of(place: Place, card: Card, measured: dict[Any, list[float]]) -> Cost:
         out.train = sum(known) / len(known) * steps / 3600
         out.source = f"{len(known)} finished cells of its kind"
     elif core:
-        out.train = CORE_STEP * steps * recipe.global_batch_size / 16 / 3600
+        out.train = (CORE_START + CORE_STEP * steps * recipe.global_batch_size / 16) / 3600
     else:
         length = float(recipe.data.max_length)
         checkpointed = bool(recipe.trainer.get("gradient_checkpointing"))
