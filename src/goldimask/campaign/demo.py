@@ -42,7 +42,7 @@ def demo(
     campaign = load_campaign("demo", None, words)
     reused = len(make_plan(campaign, folder).done)
     if reused:
-        say(f"[dim]reusing {reused} of {len(campaign.rows)} models in {folder}[/dim]")
+        say(f"reusing {reused} of {len(campaign.rows)} models in {folder}")
     progress = run_campaign(campaign, folder, tell=tell)
     if progress.failed:
         name, error = next(iter(progress.failed.items()))
