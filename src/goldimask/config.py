@@ -244,7 +244,7 @@ def recipe_dict(recipe: Recipe) -> dict[str, Any]:
 
 @cache
 def _adapter() -> TypeAdapter[Recipe]:
-    return TypeAdapter(Recipe)  # slow to build
+    return TypeAdapter(Recipe)  # takes a tenth of a second to make
 
 
 def recipe_yaml(recipe: Recipe) -> str:

@@ -155,7 +155,8 @@ def settle(
     refuse_blocks(fields, path, row.hub if row else f"{source} {folder.name}")
     layout = first(asked.get("layout"), fields.get("layout"), *(x.layout for x in (row, sign) if x))
     if layout not in LAYOUTS:
-        kind = f"backbone.layout '{layout}'" if layout else f"model_type '{kind_of(fields)}'"
+        kind = f"model_type '{short(kind_of(fields))}'"
+        kind = f"backbone.layout '{short(layout)}'" if layout else kind
         raise GoldimaskError(
             f"{path}: {kind} is not supported (valid: {', '.join(LAYOUTS if layout else SIGNS)}); "
             f"for one of these under another name give backbone.layout, shift and mask_id"
@@ -163,7 +164,7 @@ def settle(
     found = [x for x in (row, sign) if x is not None and x.layout == layout]
     shift = first(asked.get("shift"), fields.get("logit_shift"), *(x.shift for x in found))
     if not isinstance(shift, bool):
-        why = f"model_type '{kind_of(fields)}' does not say which token a row predicts"
+        why = f"model_type '{short(kind_of(fields))}' does not say which token a row predicts"
         why = why if shift is None else f"logit_shift: {short(shift)} is not true or false"
         raise GoldimaskError(
             f"{path}: {why}; give backbone.shift (true: row i predicts token i + 1, false: token "
@@ -206,8 +207,8 @@ def refuse_blocks(fields: Mapping[str, Any], path: Path, name: str) -> None:
     for key in ("block_size", "bd_size"):
         if fields.get(key):
             raise GoldimaskError(
-                f"{path}: {key}={fields[key]!r}: attention between blocks is causal in this model; "
-                "only full attention is supported"
+                f"{path}: {key}={short(fields[key])}: attention between blocks is causal in this "
+                "model; only full attention is supported"
             )
     if "bd3lm" in name.lower():
         raise GoldimaskError(

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from goldimask.errors import GoldimaskError, nearest, short
 
-STRICT = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass that is a section
+# `__pydantic_config__` of a dataclass that is a section; the text "1e999" is no number either
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for such a key
 T = TypeVar("T")
 
@@ -62,7 +63,9 @@ class Place:
     def error(self, path: Iterable[str | int], message: str) -> GoldimaskError:
         key = self.where
         for part in path:
-            key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else part
+            key += (
+                f"[{part}]" if isinstance(part, int) else f".{short(part)}" if key else short(part)
+            )
         return GoldimaskError(": ".join(x for x in (self.source, key, message) if x))
 
     def unknown(self, path: Iterable[str | int], names: Iterable[str]) -> GoldimaskError:
@@ -85,7 +88,7 @@ def _model(target: Callable[..., Any], given: tuple[str, ...]) -> type[BaseModel
         for name, p in inspect.signature(target).parameters.items()
         if name in given or p.default is p.empty
     }
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
     return create_model("Options", __config__=config, **fields)
 
 

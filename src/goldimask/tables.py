@@ -17,7 +17,8 @@ from pathlib import Path
 from goldimask.files import write_text
 from goldimask.stats import Spread, finite
 
-PAGE, WIDE = 50, 75  # rows of a page in LaTeX; characters of a line, beyond which it is small
+PAGE = 40  # rows of a page in LaTeX
+FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PIPE = re.compile(r"(\\*)\|")
 NAMES = {  # as the paper writes them; LaTeX only
@@ -144,7 +145,10 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment, several where one would be longer than a page; needs booktabs."""
+    """A `table` environment, several where one would be longer than a page.
+
+    Needs booktabs and graphicx; what is wider than a line is made smaller, as in the paper.
+    """
 
     def cell(value: Cell) -> str:
         if isinstance(value, Share):
@@ -171,21 +175,19 @@ def latex(table: Table) -> str:
     top = " & ".join([" & " * (table.left - 1), *(cells for cells, _ in above)]) + r" \\"
     rules = "".join(rf"\cmidrule(lr){{{a}-{b}}}" for _, (a, b) in above)
     caption = table.title + (f". {table.note}" if table.note else "")
-    width = sum(max(len(shown(row[i])) for row in (heads, *table.rows)) for i in range(len(heads)))
-    size = r"\small" if width < WIDE else r"\scriptsize\setlength{\tabcolsep}{2pt}"
     out = []
     for first in range(0, len(table.rows), PAGE) or (0,):
         rows, label = table.rows[first : first + PAGE], f"tab:{file_name(table.name)}"
         if first:
             caption, label = f"{table.title}, continued", f"{label}-{first}"
         out += [
-            *(r"\begin{table}", r"\centering" + size, rf"\caption{{{tex(caption)}}}"),
-            *(rf"\label{{{label}}}", rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
+            *(r"\begin{table}", r"\centering\small", rf"\caption{{{tex(caption)}}}"),
+            *(rf"\label{{{label}}}", FIT, rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
             *((top, rules) if above else ()),
             line(heads),
             *(() if rows and isinstance(rows[0][0], Panel) else (r"\midrule",)),
             *(line(row) for row in rows),
-            *(r"\bottomrule", r"\end{tabular}", r"\end{table}"),
+            *(r"\bottomrule", r"\end{tabular}}", r"\end{table}"),
         ]
     return "\n".join(out) + "\n"
 

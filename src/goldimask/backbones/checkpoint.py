@@ -30,7 +30,7 @@ SIZES = (
     *("num_key_value_heads", "vocab_size", "max_position_embeddings"),
 )
 FLOATS = {"F64", "F32", "F16", "BF16"}
-INSIDE = re.compile(r"[^/\\\0]+\.safetensors")
+INSIDE = re.compile(r"[^/\\\0]{1,200}\.safetensors")
 BLOCK = re.compile(r"model\.layers\.(\d+)\.")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 Shapes = dict[str, tuple[int, ...]]
@@ -87,8 +87,8 @@ def weight_files(folder: Path) -> list[Path]:
         absent = [name for name in names if not (folder / name).is_file()]
         if absent:
             raise GoldimaskError(
-                f"{folder}: {index.name} names files that are not there: {', '.join(absent)}; "
-                "download the folder again"
+                f"{folder}: {index.name} names files that are not there: "
+                f"{short(', '.join(absent))}; download the folder again"
             )
         return [folder / name for name in names]
     single = folder / "model.safetensors"

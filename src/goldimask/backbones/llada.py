@@ -22,7 +22,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from goldimask.backbones.base import Family
 from goldimask.backbones.scoring import DiffusionModel
 from goldimask.backbones.stock import FullAttention
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
 
 # LLaDA's name -> Llama's name
 FIELDS = {
@@ -114,7 +114,8 @@ def translate(config: LLaDAConfig, kwargs: dict[str, Any]) -> None:
         found = kwargs.pop(name, value)
         if found != value and not (value is None and not found):
             raise GoldimaskError(
-                f"config.json: {name}={found!r} is not LLaDA-8B's architecture (needs {value!r})"
+                f"config.json: {name}={short(found)} is not LLaDA-8B's architecture "
+                f"(needs {value!r})"
             )
     ratio = kwargs.get("mlp_ratio", INERT["mlp_ratio"])
     for name in INERT:

@@ -28,7 +28,7 @@ from transformers import (
 
 from goldimask.backbones.base import Family
 from goldimask.backbones.scoring import DiffusionModel
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
 
 # LLaDA-MoE's config: fields that stand for one architecture only; another value is refused
 MOE_FIXED: dict[str, tuple[Any, ...]] = {
@@ -98,7 +98,7 @@ def moe_fields(fields: dict[str, Any]) -> dict[str, Any]:
     for name, valid in MOE_FIXED.items():
         if fields.get(name, valid[0]) not in valid:
             raise GoldimaskError(
-                f"config.json: {name}={fields[name]!r} is not LLaDA-MoE's architecture"
+                f"config.json: {name}={short(fields[name])} is not LLaDA-MoE's architecture"
             )
     dense = fields.get("moe_layer_freq")
     if isinstance(dense, list) and not all(dense):

@@ -45,7 +45,7 @@ def demo(
     plan = make_plan([campaign], folder)
     reused = len(plan.done)
     if reused:
-        say(f"[dim]reusing {reused} of {len(campaign.rows)} models in {folder}[/dim]")
+        say(f"reusing {reused} of {len(campaign.rows)} models in {folder}")
     progress = run_campaign([campaign], folder, tell=tell, plan=plan, retry=True, **how)
     if progress.failed:
         name, error = next(iter(progress.failed.items()))

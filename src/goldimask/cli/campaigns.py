@@ -274,8 +274,8 @@ def demo(
         found = run(out, words, teller(advance), say)
     emit(found, as_json, results_table(found["results"], problems, tau))
     if not as_json:
-        say(f"\npage: [bold]{found['page']}[/bold]")
-        say(f"report of the runs: [bold]{found['report']}[/bold]")
+        say(f"\npage: {found['page']}")
+        say(f"report of the runs: {found['report']}")
 
 
 def results_table(results: dict[str, Any], problems: int, tau: float) -> Any:

@@ -40,7 +40,9 @@ def report(
     ] = "both",
     baselines: Annotated[
         str | None,
-        typer.Option(help="Fine-tuned baselines, comma-separated (every method but GoldiMask's)."),
+        typer.Option(
+            help="Fine-tuned baselines, comma-separated (all but GoldiMask and controls)."
+        ),
     ] = None,
     base: Annotated[
         str | None,

@@ -56,7 +56,7 @@ def score(
     result = score_stored(stored, chosen, len(files))
     report = result.to_json()
     if missing := report["details"].get("no gold"):
-        say(f"[yellow]note:[/yellow] {missing} rows carry no gold answer; give the set with --data")
+        say(f"note: {missing} rows carry no gold answer; give the set with --data")
     if diff:
         other = "lift" if protocol == "fixed" else "fixed"
         second = score_stored(stored, get_task(task, protocol=other, **given), len(files))
@@ -67,7 +67,6 @@ def score(
 def score_tables(report: dict[str, Any]) -> Group:
     """Tables for a person."""
     from rich.console import Group
-    from rich.markup import escape
 
     figure = lambda x: f"{percent(x, 2)} %"  # noqa: E731
     rows = [
@@ -95,7 +94,7 @@ def score_tables(report: dict[str, Any]) -> Group:
         cells = [
             (
                 x["where"],
-                escape(short(x["gold"])),
+                short(x["gold"]),
                 *(mark(x[p]) for p in (report["protocol"], other["protocol"])),
             )
             for x in report["diff"]
@@ -113,9 +112,8 @@ def trial_name(trial: dict[str, Any]) -> str:
 
 
 def mark(side: dict[str, Any]) -> str:
-    from rich.markup import escape
 
-    return ("right: " if side["correct"] else "wrong: ") + escape(short(side["extracted"]))
+    return ("right: " if side["correct"] else "wrong: ") + short(side["extracted"])
 
 
 def short(value: object, length: int = 60) -> str:

@@ -92,7 +92,6 @@ def train_here(
     resolved: Recipe, resume: bool, allow_changes: bool, show: int, as_json: bool
 ) -> None:
     """Train in this process, which may be one of several."""
-    from rich.markup import escape
 
     from goldimask.processes import rank
     from goldimask.train.launch import report_failure
@@ -104,7 +103,7 @@ def train_here(
             resume=resume,
             allow_changes=allow_changes,
             show=show,
-            say=lambda line: say(escape(line)),
+            say=say,
         )
     except Exception as error:
         if report_failure(error):  # the process that started this one tells the user
@@ -187,7 +186,7 @@ def inspect(
     records = inspect_steps(subject.backbone, subject.example, picked, seed, levels, epoch)
     if html:
         inspect_page(html, records, subject)
-        say(f"page: [bold]{html}[/bold] ({html.stat().st_size / 1000:.0f} KB)")
+        say(f"page: {html} ({html.stat().st_size / 1000:.0f} KB)")
     result = {"example": example, "seed": seed, "html": str(html) if html else None}
     emit({**result, "records": records}, as_json, None if as_json else step_view(records))
 

@@ -36,8 +36,8 @@ Panels = dict[str, list[Source]]
 class Choices:
     """How runs are compared.
 
-    Without names, the baselines are the runs of other methods than GoldiMask, and the base models
-    those that were not trained here.
+    Without names, the baselines are the runs of other methods than GoldiMask and its controls, and
+    the base models those that were not trained here.
     """
 
     length: str = "fixed"  # or best (selected on test), a number, or both: fixed, then best

@@ -139,7 +139,7 @@ def latex_document(report: Report, files: Sequence[Path], path: Path) -> str:
         [
             *(r"\documentclass{article}", r"\usepackage{booktabs,graphicx}"),
             *(rf"\title{{{tables.tex(report.title)}}}", r"\begin{document}", r"\maketitle"),
-            *(tables.latex(t) for t in report.tables),
+            *(rf"{tables.latex(t)}\clearpage" for t in report.tables),  # else too many would float
             *(r"\begin{center}", *shown, r"\end{center}", r"\end{document}", ""),
         ]
     )

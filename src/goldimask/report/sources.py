@@ -118,8 +118,9 @@ class Source:
 
     @property
     def baseline(self) -> bool:
-        """Trained by another method than GoldiMask."""
-        return self.run is not None and not self.method.startswith("goldimask")
+        """Trained by another method than GoldiMask and the controls of its ablations."""
+        own = ("goldimask", "random-", "static-")
+        return self.run is not None and not self.method.startswith(own)
 
     @cached_property
     def evaluation(self) -> tuple[Manifest | None, list[Outcome]]:

@@ -72,6 +72,8 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
             raise GoldimaskError(
                 f"trainer.{key}: a recipe is no place for a secret; set HF_TOKEN in the environment"
             )
+        if key == "push_to_hub" or key.startswith("hub_"):
+            raise GoldimaskError(f"trainer.{key}: a recipe publishes nothing; upload it yourself")
         if key in ELSEWHERE:
             raise GoldimaskError(f"trainer.{key}: set '{ELSEWHERE[key]}' of the recipe instead")
         if key in FIXED:

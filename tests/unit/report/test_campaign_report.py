@@ -121,7 +121,7 @@ def test_ablations_know_a_method_however_it_is_written(tmp_path):
     written = {
         "vanilla": ("vanilla", 0.2),
         "c5": ({"preset": "goldimask-d", "weigh": {"cap": 5}}, 0.4),
-        "c2": ({"preset": "random-waterfill", "weigh": {"cap": 2.0}}, 0.1),
+        "c2": ({"preset": "random-waterfill", "weigh": {"cap": 2.0}}, 0.7),
         "first": ({"preset": "goldimask-d", "attention_layer": 0}, 0.5),
         "s10": ({"preset": "goldimask-d", "select": {"support": {"s0": 0.1}}}, 0.5),
         "d": ("goldimask-d", 0.6),
@@ -140,7 +140,7 @@ def test_ablations_know_a_method_however_it_is_written(tmp_path):
         *("None (Vanilla), uniform", "Random, water-filling (c = 2)", "GoldiMask-D, water-filling"),
     ]
     assert rows(made["cap"])["c = 5"][0].value.mean == pytest.approx(0.4)
-    # the strongest baseline: Vanilla, 20 %; random reveals have 10 %
+    # the strongest baseline is Vanilla, 20 %: random reveals, 70 %, are a control
     best = rows(made["maximisers"])
     assert list(best)[:2] == ["vanilla", "goldimask-d"]
     assert [r[1].value for r in made["maximisers"].rows if r[0] == "vs. vanilla"] == pytest.approx(
@@ -148,7 +148,7 @@ def test_ablations_know_a_method_however_it_is_written(tmp_path):
     )
     gaps = {k.split(" - ")[0]: v[0].split()[0] for k, v in rows(made["ablations"]).items()}
     assert gaps == {
-        **{"random-c2": "-50.0", "goldimask-d-1mp": "-30.0", "goldimask-d-c5": "-20.0"},
+        **{"random-c2": "+10.0", "goldimask-d-1mp": "-30.0", "goldimask-d-c5": "-20.0"},
         **{"goldimask-d-first": "-10.0", "goldimask-d-s10": "-10.0"},
     }
 
