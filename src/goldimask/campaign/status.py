@@ -20,7 +20,7 @@ from typing import Any
 
 from goldimask.campaign.executors import failure
 from goldimask.campaign.grid import Place
-from goldimask.jobs import partial_of
+from goldimask.jobs import lock_file, partial_of
 from goldimask.records import METRICS, SAMPLES, read_json
 
 STATES = ("running", "queued", "failed", "done")
@@ -54,11 +54,11 @@ def state_of(place: Place, logs: Path) -> State:
             return State(**facts, name="done", step=steps)
         answers = sum(lines_in(file) for file in place.evaluation.glob(SAMPLES))
         facts["answers"] = answers or None
-        if holder := alive(place.folder.with_name(f".{place.folder.name}.lock.json")):
+        if holder := alive(lock_file(place.folder)):
             return State(**facts, name="running", what="train", **pace(place.folder, holder, steps))
         if place.trained:
             facts["step"] = steps
-            for lock in place.folder.glob(".eval.*.lock.json"):
+            for lock in lock_file(place.evaluation).parent.glob(".eval.*.lock"):
                 if holder := alive(lock):
                     return State(**facts, name="running", what="eval", where=named(holder))
         else:
@@ -72,7 +72,7 @@ def state_of(place: Place, logs: Path) -> State:
 def alive(lock: Path) -> dict[str, Any] | None:
     """Who holds a lock, unless it is a process of this host that is gone."""
     try:
-        holder = read_json(lock)
+        holder = read_json(lock.with_name(f"{lock.name}.json"))
         if not holder:
             return None
         if holder.get("host") == platform.node():
