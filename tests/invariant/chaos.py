@@ -226,7 +226,12 @@ def compare_words(folder: Path, there: bool) -> list[str]:
     changes = [f"change.{k}={v}" for k, v in SMALL.items()]
     changes += ["rows=[base, vanilla]", f"backbones=[{MODEL}]", "seeds=[0]"]
     changes += ["judging.tasks=[tiny-sort]", "judging.problems=4", "judging.taus=[0.9]"]
-    changes += ["judging.main_tau=0.9", "judging.batch_size=2", "figures=[]"]
+    changes += [
+        "judging.main_tau=0.9",
+        "judging.batch_size=2",
+        "tables=[main, paired]",
+        "figures=[]",
+    ]
     return ["compare", "lab", *changes, "--out", str(folder), "--jobs", "2"]
 
 
