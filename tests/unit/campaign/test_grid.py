@@ -61,7 +61,7 @@ def test_cells_are_runs_made_once_and_found_again(campaign: Campaign, tmp_path: 
     again = run_campaign(campaign, tmp_path)
     assert again.ran == 0 and again.cells.keys() == made.cells.keys()
     summary = write_results(campaign, again, tmp_path, None)
-    assert {f"main-{Path(campaign.backbones[0]).name}"} <= set(summary["tables"])
+    assert any(name.startswith("main") for names in summary["tables"].values() for name in names)
     wider = replace(campaign, seeds=(0, 1))  # another seed leaves the others as they are
     assert len(make_plan(wider, tmp_path).done) == 3
     longer = replace(campaign, judging=replace(JUDGING, problems=5))
