@@ -8,8 +8,8 @@ import pytest
 from browser.tools import need_chromium, node
 from goldimask.campaign.demo_page import results_section
 from goldimask.data.batches import make_batch
-from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.campaign_report import write_campaign
+from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.page import write_page
 from goldimask.report.step_page import step_record, steps_section
 from goldimask.report.text import plain, runs
