@@ -24,6 +24,8 @@ from goldimask.errors import GoldimaskError, nearest, short
 from goldimask.files import check_plain, parse_yaml
 from goldimask.settings import STRICT, make
 
+OF_CORPUS = ("options", "split", "subset", "columns", "limit")  # what else `data` says of its rows
+
 
 @dataclass(frozen=True)
 class BackboneSection:
@@ -66,6 +68,7 @@ class MixtureItem:
     split: str | None = None
     subset: str | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of a generated corpus
+    columns: dict[str, str] = field(default_factory=dict)
     weight: float = 1.0
     __pydantic_config__ = STRICT
 
@@ -79,10 +82,12 @@ class DataSection:
     split: str | None = None  # of a Hub id or a saved dataset; train unless the corpus says so
     subset: str | None = None  # configuration of a Hub id
     options: dict[str, Any] = field(default_factory=dict)  # of a generated corpus: eta, seed, ...
+    columns: dict[str, str] = field(default_factory=dict)  # {prompt: name, response: name} of path
+    turns: Literal["last", "all"] = "last"  # which assistant turns of a conversation are trained
     mixture: tuple[MixtureItem, ...] = ()  # several sources instead of one
     mixture_size: int | None = None  # rows in all; default: as many as repeat no row
     limit: int | None = None  # rows of each source: the first ones, or so many generated ones
-    max_length: int = 4096
+    max_length: int | None = None  # default: 4,096, or the positions of the model if fewer
     overlength: Literal["truncate", "drop", "error"] = "truncate"
     validation: float = 0.01  # a share of the examples below 1, a number of examples from 1 on
     supervise: Literal["response_no_pad", "all_after_prompt"] = "response_no_pad"
@@ -147,7 +152,27 @@ class Recipe:
 def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read, override and check a recipe: a file, or one that ships with the package by name."""
     values = apply_overrides(read_yaml(find_recipe(path)), overrides)
-    return parse_recipe(values, str(path))
+    return parse_recipe(without_replaced(values, overrides), str(path))
+
+
+def without_replaced(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """What words take the place of: a path that of the corpus, epochs that of steps, steps of
+    epochs.
+    """
+    given = {word.partition("=")[0] for word in overrides}
+    data, trainer = values.get("data"), values.get("trainer")
+    if isinstance(data, dict) and data.get("path") is not None:
+        # with a corpus beside it, the path is read in the format of the corpus
+        replaced = "data.path" in given and "data.corpus" not in given
+        for key in ("corpus", "mixture", *OF_CORPUS) if replaced else ():
+            if not any(f"{word}.".startswith(f"data.{key}.") for word in given):
+                data.pop(key, None)
+    lengths = {"trainer.max_steps": "max_steps", "trainer.num_train_epochs": "num_train_epochs"}
+    if isinstance(trainer, dict) and len(given & lengths.keys()) == 1:
+        (asked,) = given & lengths.keys()
+        other = next(key for word, key in lengths.items() if word != asked)
+        trainer.pop(other, None)
+    return values
 
 
 def find_recipe(path: str | Path) -> Path:
@@ -232,6 +257,8 @@ def _named(recipe: Recipe, source: str) -> str:
             if not isinstance(inner, dict) or part not in inner:
                 raise GoldimaskError(f"{source}: output: '{found[0]}' is not a key of the recipe")
             inner = inner[part]
+        if inner is None and found[1] == "data.corpus" and recipe.data.path:
+            inner = Path(recipe.data.path).name.partition(".")[0]
         return "none" if inner is None else str(inner).replace("/", "-")
 
     return re.sub(r"\{([^{}]*)\}", value, recipe.output)

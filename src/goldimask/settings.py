@@ -21,6 +21,30 @@ from goldimask.errors import GoldimaskError, nearest, short
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for such a key
 T = TypeVar("T")
+SAID = {  # our key -> what other programs call it
+    "trainer.learning_rate": "lr learning_rate",
+    "trainer.num_train_epochs": "epochs num_epochs num_train_epochs n_epochs",
+    "trainer.max_steps": "steps num_steps max_steps",
+    "trainer.per_device_train_batch_size": "micro_batch_size per_device_batch_size",
+    "global_batch_size": "batch_size train_batch_size grad_accum gradient_accumulation_steps",
+    "trainer.warmup_steps": "warmup warmup_steps",
+    "trainer.lr_scheduler_type": "scheduler lr_scheduler",
+    "trainer.optim": "optimizer optimiser",
+    "lora.r": "rank lora_r lora_rank",
+    "lora.alpha": "lora_alpha",
+    "lora.dropout": "lora_dropout",
+    "lora.targets": "target_modules lora_target_modules",
+    "backbone.name": "model base_model model_name model_name_or_path",
+    "backbone.dtype": "torch_dtype dtype precision",
+    "backbone.quant": "load_in_4bit quantization",
+    "data.max_length": "max_seq_length max_seq_len sequence_len cutoff_len max_length",
+    "data.path": "dataset datasets dataset_name dataset_path train_file",
+    "data.validation": "val_set_size validation_split test_size",
+    "method.preset": "preset objective",
+    "output": "output_dir out",
+    "seed": "random_seed",
+}
+MEANT = {word: key for key, words in SAID.items() for word in words.split()}
 
 
 def make(target: Callable[..., T], values: Any, where: str = "", source: str = "") -> T:
@@ -71,6 +95,11 @@ class Place:
     def unknown(self, path: Iterable[str | int], names: Iterable[str]) -> GoldimaskError:
         path, names = tuple(path), tuple(names)
         hint = nearest(str(path[-1]), names) if names else "this kind takes no options"
+        meant = MEANT.get(str(path[-1]).lower().replace("-", "_"))
+        section = (meant or "").partition(".")[0]
+        whole = not self.where and section in (path[0], *names)  # the key of a recipe
+        if meant and (whole or self.where == "trainer"):
+            hint = f"did you mean '{meant}'?"
         return self.error(path, f"unknown key; {hint}")
 
 

@@ -32,7 +32,7 @@ from goldimask.train.cards import DEFAULT, SHARE, Card, card_named, step_seconds
 
 PROBLEMS = {"gsm8k": 1319, "math500": 500, "countdown": 256, "sudoku": 256, "aime24": 30}
 PROBLEMS |= {"aime25": 30, "humaneval": 164, "mbpp": 257}
-PROMPT = 200  # tokens
+PROMPT, LONGEST = 200, 4096  # tokens; of an example where the recipe does not say
 KILOBYTES = 2.0
 CANDIDATES = 0.68  # of a response, as in train/estimate.py
 CORE_START, CORE_STEP, CORE_ANSWER = 8.0, 0.3, 0.068  # seconds: a job, a step of 16, an answer
@@ -129,7 +129,7 @@ def cost_of(place: Place, card: Card, measured: dict[Any, list[float]]) -> Cost:
     elif core:
         out.train = (CORE_START + CORE_STEP * steps * recipe.global_batch_size / 16) / 3600
     else:
-        length = float(recipe.data.max_length)
+        length = float(recipe.data.max_length or LONGEST)
         checkpointed = bool(recipe.trainer.get("gradient_checkpointing"))
         passes = passes_of(place)
         work = token_work(

@@ -81,7 +81,7 @@ def decode(
     show: Annotated[
         bool, typer.Option("--show", help="Watch it fill in, coloured by step.")
     ] = False,
-    file: Annotated[Path | None, typer.Option(help="A .jsonl of prompts.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of prompts.")] = None,
     out: Annotated[Path | None, out_option("Answers of --file; resumed if there.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the replay of the prompt here.")] = None,
     against: Annotated[
@@ -152,7 +152,7 @@ def decode(
             where = {"dtype": dtype, "device": device, "say": say}
             how = {"batch_size": batch_size, "prefill": prefill, "trace": trace}
             decoded = answering(run, settings, nproc, **where, **how)
-            with decoded as answer, progress("decode", len(rows)) as advance:
+            with decoded as answer, progress("decode", len(rows), lines=True) as advance:
                 made_by = {"model": weights_hash(run), "prefill": prefill}
                 done = decode_rows(answer, rows, out, settings, **made_by, advance=advance)
             line = f"{done.decoded} decoded, {done.found} already there, mean steps "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from goldimask.cli.options import JsonFlag
-from goldimask.console import emit, table
+from goldimask.console import emit, suggest, table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -150,3 +150,9 @@ def merge(
     ]
     title = "Merged" if done.merged else "Copied (the run has full weights, no adapter)"
     emit(done.as_dict(), as_json, table(title, ("", "value"), rows))
+    if not as_json:
+        suggest(
+            f"goldimask eval {done.folder} --tasks TASK",
+            f'goldimask decode {done.folder} "..."',
+            f"hf upload USER/NAME {done.folder}",
+        )

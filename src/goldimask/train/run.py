@@ -78,7 +78,7 @@ def train(
         processes.wait()
         with run_folder(output, recipe, start, say) as partial:
             processes.wait()
-            trainer = run_trainer(ready, partial, checkpoint, clock)
+            trainer = run_trainer(ready, partial, checkpoint, clock, say)
             with clock.during("checkpoints"):
                 summary = finish(ready, trainer, partial, start, say)
         processes.wait()
@@ -119,10 +119,10 @@ def start_changes(recipe: Recipe, before: dict[str, Any], now: dict[str, Any]) -
 
 
 def run_trainer(
-    ready: Prepared, folder: Path, checkpoint: Path | None, clock: Clock
+    ready: Prepared, folder: Path, checkpoint: Path | None, clock: Clock, say: Say
 ) -> GoldiTrainer:
     """Train to the last step; a signal ends it earlier, with a checkpoint."""
-    trainer, bar = make_trainer(ready, folder, clock)
+    trainer, bar = make_trainer(ready, folder, clock, say)
     stopper = StopOnSignal()
     trainer.add_callback(stopper)
     seed = torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, processes.rank())
@@ -143,18 +143,19 @@ def run_trainer(
 
 
 def make_trainer(
-    ready: Prepared, folder: Path, clock: Clock | None = None
+    ready: Prepared, folder: Path, clock: Clock | None = None, say: Say = lambda _: None
 ) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
     recipe, data = ready.recipe, ready.data
-    bar = Bar(recipe.method.preset)
+    bar = Bar(recipe.method.preset, say)
     args = training_arguments(
         recipe.trainer,
         folder,
         seed=recipe.seed,
         global_batch_size=recipe.global_batch_size,
+        examples=len(data.train),
         has_validation=bool(data.validation),
         name=Path(recipe.output).name,
     )

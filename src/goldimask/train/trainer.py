@@ -185,6 +185,7 @@ class GoldiTrainer(Trainer):
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
         load_meters(self)  # where no epoch was left
+        self.args.save_total_limit = None  # 1 would remove the last checkpoint for the best one
         return super()._finalize_training(*args, **kwargs)
 
     def floating_point_ops(self, inputs: Any) -> int:

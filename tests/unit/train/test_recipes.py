@@ -61,6 +61,8 @@ DATA = {
     "split": None,
     "subset": None,
     "options": {},
+    "columns": {},
+    "turns": "last",
     "mixture": [],
     "mixture_size": None,
     "limit": None,
