@@ -41,7 +41,7 @@ class BackboneSection:
     compile: Literal["blocks"] | None = None  # training passes through torch.compile
     # predictor: Dream's row before the token (D10, docs/decisions.md); the same for LLaDA
     attention_rows: Literal["token", "predictor"] = "token"
-    # what a checkpoint that is not known by name does not say (backbones/known.py)
+    # what a checkpoint that is not known by name does not say (known.py)
     layout: str | None = None  # llada, dream, llama, qwen2, qwen3, qwen3_moe, diffullama
     shift: bool | None = None  # true: row i predicts token i + 1
     mask_id: int | None = None  # where neither config nor tokenizer names the mask token

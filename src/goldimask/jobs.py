@@ -179,13 +179,6 @@ def locked(folder: Path, part: str = "", wait: float = 0.0) -> Iterator[None]:
         drop_lock(lock)
 
 
-def wait_until_free(folder: Path, wait: float) -> None:
-    """Wait for whoever still writes into a folder, and take no right to it."""
-    if lock_file(folder).exists():
-        with locked(folder, wait=wait):
-            pass
-
-
 def _holder(file: Path) -> str:
     try:
         found = read_json(file)

@@ -11,8 +11,9 @@
                 y_max is the highest accuracy that any row reaches on the task
 
 Points are compared within a panel (backbone and corpus), a decoder and its other options, a task
-and a length; never across. Tokens are those before the first end token, over all calls: padding
-that a full canvas commits for nothing does not count as parallelism.
+and a length, on the problems that were judged at every threshold; never across. Tokens are those
+before the first end token, over all calls: padding that a full canvas commits for nothing does not
+count as parallelism.
 """
 
 from __future__ import annotations
@@ -80,6 +81,16 @@ def threshold(decoding: Decoding) -> tuple[str, float] | None:
         return None
     value = float(options.pop(name) or 0)
     return Decoding(decoder=decoding.decoder, options=options).label, value
+
+
+def shared(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those with a threshold, to problems that were judged at every threshold of their decoder."""
+    asked: dict[tuple[str, str, int], dict[float, set[str]]] = {}
+    placed = [(o, at) for o in outcomes if (at := threshold(o.decoding)) is not None]
+    for o, (decoder, tau) in placed:
+        asked.setdefault((decoder, o.task, o.length), {}).setdefault(tau, set()).add(o.item)
+    common = {place: set.intersection(*taus.values()) for place, taus in asked.items()}
+    return [o for o, (decoder, _) in placed if o.item in common[decoder, o.task, o.length]]
 
 
 def points(

@@ -203,12 +203,45 @@ const scripts = {
     }
     return out;
   },
-  async report(page) {
-    return {
-      headings: await page.$$eval('h2', (n) => n.map((x) => x.textContent)),
-      cells: await page.$$eval('td', (n) => n.map((x) => x.textContent)),
-      links: await page.$$eval('main a', (n) => n.map((x) => x.getAttribute('href'))),
+  async campaign(page, cpu) {
+    const overflow = async () => {
+      const found = {};
+      for (const width of [390, 800, 1400]) {
+        await page.setViewportSize({ width, height: 900 });
+        found[width] = await page.evaluate(
+          () => document.documentElement.scrollWidth - window.innerWidth,
+        );
+      }
+      return found;
     };
+    const rows = () =>
+      page.$$eval('table.cells tbody tr', (n) => n.map((tr) => tr.children[0].textContent));
+    const out = { load: await cpu(), all: (await rows()).length };
+    out.charts = await page.locator('[data-kind=overlay] figure').count();
+    await page.getByLabel('method', { exact: true }).selectOption('goldimask-d');
+    out.filtered = [...new Set(await rows())];
+    out.lines = await page.locator('[data-kind=overlay] figure path.line').count();
+    out.filter = (await cpu()) - out.load;
+    await page.getByLabel('method', { exact: true }).selectOption('');
+    await page.getByRole('button', { name: 'average' }).click();
+    out.best = (await rows())[0];
+    await page.getByLabel('search').fill('failed memory');
+    out.failed = await page.$$eval('table.cells tbody tr', (n) => n.map((x) => x.textContent));
+    await page.getByLabel('search').fill('');
+    const answers = () =>
+      page.$$eval('[data-answer]', (n) => n.map((x) => [x.dataset.answer, x.textContent]));
+    out.answers = await answers();
+    await page.locator('[data-kind=answers] button[aria-pressed=false]').first().click();
+    out.more = (await answers()).length;
+    await page.getByRole('button', { name: 'next' }).click();
+    out.next = await page.getByLabel('problem', { exact: true }).inputValue();
+    out.links = await page.$$eval('table.cells a', (n) => n.map((x) => x.getAttribute('href')));
+    out.overflow = await overflow();
+    out.unnamed = await page.$$eval(
+      'button, select, input',
+      (n) => n.filter((x) => !(x.getAttribute('aria-label') || x.textContent.trim())).length,
+    );
+    return out;
   },
   async long(page, cpu) {
     const settle = () =>

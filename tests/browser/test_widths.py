@@ -13,6 +13,7 @@ import pytest
 from browser.tools import need_chromium, node
 from goldimask.campaign.demo_page import results_section
 from goldimask.data.batches import make_batch
+from goldimask.report.campaign_report import write_campaign
 from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.page import section, write_page
 from goldimask.report.runs_page import write_html
@@ -20,6 +21,7 @@ from goldimask.report.runs_report import make_report
 from goldimask.report.sources import read_sources
 from goldimask.report.step_page import step_record, steps_section
 from unit.outcomes import outcomes
+from unit.report.campaigns import write_campaign_folder
 from unit.report.support import Tokenizer, examples, step
 from unit.report.test_decode_page import decoded
 from unit.report.test_runs_report import write_run
@@ -65,10 +67,21 @@ def report_page(folder: Path) -> Path:
         ]
         run = write_run(folder / "runs" / f"llada8b-s1k-{preset}-s{seed}", preset, seed, answers)
         words.append(str(run))
-    return write_html(make_report(*read_sources(words)), folder / "report.html")
+    return write_html([make_report(*read_sources(words))], folder / "report.html")
 
 
-PAGES = {"step": step_page, "decode": replay_page, "demo": demo_page, "report": report_page}
+def campaign_page(folder: Path) -> Path:
+    write_campaign(write_campaign_folder(folder, tables=["all"], figures=["steps"]))
+    return folder / "report.html"
+
+
+PAGES = {
+    "step": step_page,
+    "decode": replay_page,
+    "demo": demo_page,
+    "report": report_page,
+    "campaign": campaign_page,
+}
 
 
 @pytest.fixture(autouse=True)

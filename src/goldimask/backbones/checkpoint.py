@@ -18,11 +18,11 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from goldimask.backbones.base import Family
-from goldimask.backbones.known import settle
 from goldimask.backbones.llada import LLADA
 from goldimask.backbones.stock import STOCK
 from goldimask.errors import GoldimaskError, short
 from goldimask.files import read_object
+from goldimask.known import settle
 
 LAYERS, LARGEST = 1_000, 1 << 28  # nobody has more
 SIZES = (

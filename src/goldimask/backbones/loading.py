@@ -35,12 +35,12 @@ from goldimask.backbones.checkpoint import (
     read_config,
 )
 from goldimask.backbones.compiled import Compile, compile_blocks
-from goldimask.backbones.known import first
 from goldimask.backbones.liger import verify_liger
 from goldimask.backbones.lookup import find_model
 from goldimask.backbones.scoring import AttentionRows, Kernel, TokenScorer
 from goldimask.errors import GoldimaskError, nearest, short
 from goldimask.files import read_object
+from goldimask.known import first
 from goldimask.processes import WITHOUT_FLOAT64, own_device
 
 Attention = Literal["sdpa", "eager", "flash_attention_2"]

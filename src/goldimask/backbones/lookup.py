@@ -23,9 +23,9 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from goldimask.backbones.known import PUBLISHED, SETTINGS, first
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import parse_yaml
+from goldimask.known import PUBLISHED, SETTINGS, first
 from goldimask.registry import Registry
 
 CONFIG = "config.json"

@@ -94,7 +94,7 @@ def rows() -> tuple[Row, ...]:
 
 def registered(model: str) -> str:
     """`GSAI-ML/LLaDA-8B-Instruct`, and a folder of that name, are `llada-8b-instruct`."""
-    from goldimask.backbones.known import PUBLISHED
+    from goldimask.known import PUBLISHED
 
     last = Path(model).name.lower()
     return next((x.name for x in PUBLISHED if last == Path(x.hub).name.lower()), model)

@@ -71,7 +71,7 @@ def training_time(runs: Sequence[Run]) -> Table:
     if left_out:
         note += f" Left out: {', '.join(left_out)}."
     head = ("setting", *columns) if several else columns
-    return Table("training-time", "Training time", head, tuple(rows), 1 + several, note)
+    return Table("time", "Training time", head, tuple(rows), 1 + several, note)
 
 
 def said(recipe: Mapping[str, Any]) -> str:

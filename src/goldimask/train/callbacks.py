@@ -136,7 +136,8 @@ class StopOnSignal(TrainerCallback):
 
     The first signal asks; the run finishes its step, saves and leaves with its own exit code. A
     second signal ends it at once, as if nothing had been installed. Under our launcher, which
-    passes signals on, a process may get one twice: a repetition within a moment is the same one.
+    passes signals on, and in a job of Slurm, a process may get one twice: a repetition within a
+    moment is the same one.
     With several processes the request of any of them counts, and all of them stop after the same
     step; after the failure of one the others end at once. A hang-up that is ignored (`nohup`) stays
     so.
@@ -160,7 +161,8 @@ class StopOnSignal(TrainerCallback):
         self.before = {}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        if self.caught and launched() and time.monotonic() - self.since < SAME_SECONDS:
+        twice = launched() or "SLURM_JOB_ID" in os.environ
+        if self.caught and twice and time.monotonic() - self.since < SAME_SECONDS:
             return
         if self.caught or failed_elsewhere():  # the launcher clears up: nobody is left to save with
             self.remove()

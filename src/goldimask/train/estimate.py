@@ -17,12 +17,12 @@ import torch
 
 from goldimask.backbones.checkpoint import FAMILIES, empty_model
 from goldimask.backbones.footprint import Use, footprint
-from goldimask.backbones.known import PUBLISHED
 from goldimask.backbones.loading import empty_backbone, resolve_dtype
 from goldimask.backbones.summary import adapter_use
 from goldimask.config import MethodSection, Recipe
 from goldimask.data.shapes import to_pairs
 from goldimask.errors import GoldimaskError
+from goldimask.known import PUBLISHED
 from goldimask.processes import own_device
 from goldimask.registry import allow_plugins, is_plugin
 from goldimask.train.arguments import (

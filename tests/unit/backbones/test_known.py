@@ -18,13 +18,13 @@ from typer.testing import CliRunner
 from builders import WRITERS, write_llada, write_stock
 from goldimask.backbones import FAMILIES, Backbone, load_backbone, save_backbone, weights_hash
 from goldimask.backbones.checkpoint import empty_model, read_config
-from goldimask.backbones.known import PUBLISHED
 from goldimask.backbones.lora import add_lora, save_adapter
 from goldimask.backbones.merge import merge_run
 from goldimask.backbones.saving import Layout
 from goldimask.cli import app
 from goldimask.decoding import decode
 from goldimask.errors import GoldimaskError
+from goldimask.known import PUBLISHED
 from restated import restated_logits
 
 TEXTS = Path(__file__).parents[2] / "published"

@@ -4,21 +4,24 @@ import { scrolling } from './controls.mjs';
 import { el } from './dom.mjs';
 import { num } from './format.mjs';
 
-/** @import { Cell, TableData } from './types' */
+/** @import { Cell, TableData, TablesData } from './types' */
 
+const TALL = 45; // rows, beyond which a table of a report scrolls by itself
 const LONG = 36; // letters from which on a cell may take several lines
 
 /** @param {Cell | undefined} value */
 const shown = (value) => (typeof value === 'number' ? num(value) : String(value ?? '–'));
 
 /**
- * `left` columns hold text, the others numbers; the row `on` is marked.
+ * `left` columns hold text, the others numbers; the row `on` is marked; a row of one cell is the
+ * head of those below it.
  * @param {string} caption
  * @param {string[]} columns
  * @param {(Cell | Node)[][]} rows
- * @param {{ left?: number, on?: number }} [options]
+ * @param {{ left?: number, on?: number, tall?: boolean }} [options]
+ * @param {boolean} [shownCaption]
  */
-export const table = (caption, columns, rows, { left = 1, on } = {}) => {
+export const table = (caption, columns, rows, { left = 1, on, tall } = {}, shownCaption = true) => {
   const titles = columns.map((text, i) =>
     el('th', { scope: 'col', text, class: i < left && 'text' }),
   );
@@ -29,17 +32,26 @@ export const table = (caption, columns, rows, { left = 1, on } = {}) => {
     if ((node.textContent ?? '').length > LONG) node.classList.add('long');
     return node;
   };
-  const body = rows.map((row, r) => el('tr', { class: on === r && 'on' }, row.map(cell)));
-  const grid = el('table', {}, el('thead', {}, el('tr', {}, titles)), el('tbody', {}, body));
+  /** @param {(Cell | Node)[]} row @param {number} r */
+  const line = (row, r) =>
+    row.length === 1 && columns.length > 1
+      ? el('tr', {}, el('th', { class: 'head', colspan: columns.length, text: String(row[0]) }))
+      : el('tr', { class: on === r && 'on' }, row.map(cell));
+  const head = el('thead', {}, el('tr', {}, titles));
   const box = el(
     'div',
-    { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': caption || 'table' },
-    grid,
+    {
+      class: tall ? 'scroll tall' : 'scroll',
+      tabindex: 0,
+      role: 'group',
+      'aria-label': caption || 'table',
+    },
+    el('table', {}, head, el('tbody', {}, rows.map(line))),
   );
   return el(
     'div',
     { class: 'titled' },
-    caption && el('p', { class: 'soft', text: caption }),
+    caption && shownCaption && el('p', { class: 'soft', text: caption }),
     scrolling(box),
   );
 };
@@ -60,3 +72,29 @@ export const facts = (pairs) =>
 /** @param {HTMLElement} box @param {TableData} data */
 export const drawTable = (box, data) =>
   box.append(table(data.caption, data.columns, data.rows, { left: data.left || 1 }));
+
+/**
+ * Tables one below the other, folded where they are many.
+ * @param {HTMLElement} box
+ * @param {TablesData} data
+ */
+export const drawTables = (box, { tables }) =>
+  box.append(
+    ...tables.map((data) => {
+      const { title, note, columns, rows, left, open } = data;
+      const drawn = table(
+        title,
+        columns,
+        rows,
+        { left: left || 1, tall: rows.length > TALL },
+        false,
+      );
+      return el(
+        'details',
+        { open, class: 'fold' },
+        el('summary', {}, el('h3', { text: title })),
+        note && el('p', { class: 'note', text: note }),
+        drawn,
+      );
+    }),
+  );
