@@ -2,8 +2,8 @@
 
 Tiny checkpoints in the layouts of the Hub stand in for the three backbones, toy files with the
 columns of the corpora for the data, two problems for every test set. One seed, two steps, answers
-of 8 and 16 tokens. LLaDA-8B on s1K has all its rows, the other settings those without CART, GIFT
-and AGDO; everything else is as packaged.
+of 8 and 16 tokens. LLaDA-8B on s1K has all its rows, the other settings those without CART, GIFT,
+AGDO, LIFT-3 and GoldiMask-T; everything else is as packaged.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def word(key: str, value: Any) -> str:
         return f"{key}={json.dumps(value)}"  # JSON is YAML
 
-    some = ["cart", "gift", "agdo"]
+    some = ["cart", "gift", "agdo", "lift-3", "goldimask-t"]
     exclude = [
         {"seeds": [43]},
         {"backbones": ["llada-1.5", "dream-7b-instruct"], "rows": some},
@@ -118,7 +118,7 @@ def test_every_campaign_of_the_paper_from_nothing_to_latex(
             parts[i] = replace(part, judging=replace(part.judging, lengths={"": (8,)}))
     plan = make_plan(parts, out, code=True)
     trained = [p for p in plan.places if p.recipe is not None]
-    assert len(trained) == (8 + 10 + 2) + 2 * (5 + 2) + (5 + 2) + 2 * 5
+    assert len(trained) == (8 + 10 + 2) + 2 * (4 + 1) + (4 + 1) + 2 * 4
     made = run_campaign(parts, out, plan=plan, executor=here)
     assert not made.failed, made.failed
     summary = write_results(parts, out, plan.places, made)
