@@ -143,8 +143,8 @@ def parts_of(campaign: Mapping[str, Any]) -> list[Part]:
                 name=str(part.get("name", name)),
                 title=str(part.get("title") or part.get("name") or name),
                 cells=frozenset(part.get("cells", every)),
-                tables=tuple(part.get("tables") or (ALL,)),
-                figures=tuple(part.get("figures") or (ALL,)),
+                tables=tuple(part.get("tables", (ALL,))),
+                figures=tuple(part.get("figures", (ALL,))),
                 tau=judging.get("main_tau") if several else None,
             )
         )
