@@ -165,6 +165,16 @@ def test_one_bad_micro_batch_of_a_group_is_named_before_the_weights_move(
     assert torch.equal(steps[0][1], steps[3][1])
 
 
+def test_weights_that_score_nothing_are_said_so(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goldimask.train.trainer import GoldiTrainer
+
+    monkeypatch.setattr(GoldiTrainer, "_held_out_losses", lambda self: [1.0, math.nan])
+    with pytest.raises(RunFailed, match="non-finite held-out loss at step"):
+        run(recipe(small_model, tmp_path / "x", "vanilla", trainer={"max_steps": 1}))
+
+
 def test_kernels_are_compiled_before_the_first_step(
     small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ from goldimask.train.folders import WRITING, first_line, is_disk, non_finite_fil
 from goldimask.train.launch import hold_weights, honour_request
 from goldimask.train.meters import Clock, Speed, load_meters, save_meters
 from goldimask.train.tally import Tally
-from goldimask.train.validation import Objective, make_judge, mean_and_error, score_bank
+from goldimask.train.validation import Objective, finite, make_judge, mean_and_error, score_bank
 from goldimask.types import Batch, Example, StepOutput
 
 METHOD_STATE = "method.safetensors"
@@ -217,7 +217,8 @@ class GoldiTrainer(Trainer):
     ) -> dict[str, float]:
         """Mean loss of the held-out examples and its standard error, the same on every rank."""
         with self.clock.during("validation"):
-            losses = self.held_out[self.state.global_step] = self._held_out_losses()
+            losses = finite(self._held_out_losses(), self.state.global_step)
+        self.held_out[self.state.global_step] = losses
         mean, error = mean_and_error(losses)
         metrics = {f"{metric_key_prefix}_loss": mean}
         if error is not None:
