@@ -19,6 +19,7 @@ def add_corpora(registry: Registry[Any]) -> None:
         ("tiny-12k", "tiny_12k", "12,000 problems with wrong labels and random identifiers"),
         ("tiny-1k-clean", "tiny_1k_clean", "tiny-1k without the wrong labels"),
         ("tiny-1k-labels", "tiny_1k_labels", "tiny-1k without the identifiers"),
+        ("tiny-skills", "tiny_skills", "1,000 problems of skills that the tiny bases lack or have"),
     ):
         registry.add(
             name,
@@ -38,3 +39,13 @@ def add_tasks(registry: Registry[Any]) -> None:
         ("sudoku", "4x4 with 6-8 blanks and one solution; a grid"),
     ):
         registry.add(f"tiny-{family}", f"goldimask.tiny.evaluation:{family}", summary=summary)
+    for skill, summary in (
+        ("extremes", "a start number and 10-11 operations, max and min among them; a number"),
+        ("sudoku-hard", "4x4 with 9-10 blanks and one solution; a grid"),
+        ("sort-long", "nine numbers, up or down; a list"),
+        ("chain-kept", "10-11 additions and subtractions; a number"),
+        ("sort-kept", "seven numbers, up or down; a list"),
+    ):
+        target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"
+        registry.add(f"tiny-{skill}", target, summary=f"skill: {summary}")
+        registry.add(f"tiny-{skill}-val", f"{target}_val", summary=f"to choose settings: {skill}")
