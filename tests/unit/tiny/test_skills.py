@@ -50,13 +50,16 @@ def test_an_unknown_skill_is_named():
 @pytest.mark.parametrize("name", list(SKILLS))
 def test_own_solutions_are_right_and_wrong_ones_wrong(name):
     for task in (get_task(f"tiny-{name}", n=5), get_task(f"tiny-{name}-val", n=5)):
-        for item in task.load():
+        for item in task.load(None):
             problem = item.meta["problem"]
             assert item.id.startswith(f"{task.name}/")
             right = task.extract(problem.response)
             wrong = task.extract(problem.response.replace("<answer> ", "<answer> 1 "))
-            verdicts = task.judge([(item, right), (item, wrong)])
-            assert [v.correct for v in verdicts] == [True, False]
+            assert [task.check(item, x).correct for x in (right, wrong, None)] == [
+                True,
+                False,
+                False,
+            ]
 
 
 def test_responses_have_the_promised_lengths():
