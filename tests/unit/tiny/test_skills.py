@@ -41,7 +41,7 @@ def test_more_wrong_results_leave_the_problems_alone():
 
 
 def test_an_unknown_skill_is_named():
-    with pytest.raises(GoldimaskError, match="unknown skill 'extrems'.*extremes"):
+    with pytest.raises(GoldimaskError, match=r"unknown skill 'extrems'.*extremes"):
         tiny_skills(4, taught=["extrems"])
     with pytest.raises(GoldimaskError, match="at least one"):
         tiny_skills(4, taught=[], replayed=[])
@@ -67,4 +67,4 @@ def test_responses_have_the_promised_lengths():
 
     tokenizer = load_backbone("tiny").tokenizer
     lengths = [len(tokenizer(r["response"])["input_ids"]) for r in tiny_skills(100)]
-    assert 62 <= min(lengths) and max(lengths) <= 160
+    assert min(lengths) >= 62 and max(lengths) <= 160
