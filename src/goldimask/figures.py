@@ -89,7 +89,7 @@ class Intervals:
 
 @dataclass(frozen=True)
 class Figure:
-    """Charts with a name (of their files) and a title; several share one legend."""
+    """Charts with a name (of their files) and a title; those that share names share a legend."""
 
     name: str
     title: str
@@ -189,7 +189,8 @@ def draw(figure: Figure) -> Drawing:
     wide = min(figure.wide, len(figure.charts))
     high = -(-len(figure.charts) // wide)
     looks = styles(figure.lines)
-    outside = bool(looks) and (len(figure.charts) > 1 or len(looks) > INSIDE)
+    apart = disjoint(figure)
+    outside = bool(looks) and not apart and (len(figure.charts) > 1 or len(looks) > INSIDE)
     legend = 1.6 if outside else 0.0
     tall = max((len(c.bars) * 0.24 for c in figure.charts if isinstance(c, Intervals)), default=2.1)
     size = ((4.4 if wide == 1 else 3.1 * wide) + legend, (0.8 + tall) * high)
@@ -207,18 +208,28 @@ def draw(figure: Figure) -> Drawing:
             draw_lines(axis, chart, looks)
         else:
             draw_intervals(axis, chart)
-    handles = {}
+    handles: dict[str, Any] = {}
     for i, axis in enumerate(axes):
-        if i % wide:
+        if i % wide and axis.get_ylabel() == axes[i - i % wide].get_ylabel():
             axis.set_ylabel("")  # as at the left of its row
-        found, names = axis.get_legend_handles_labels()
-        handles = dict(zip(names, found, strict=True)) | handles
+        for handle, name in zip(*axis.get_legend_handles_labels(), strict=True):
+            handles.setdefault(name, handle)
+        if apart:
+            axis.legend(fontsize=7, frameon=False)
+    if apart:
+        return drawing
     if outside:
         place: Any = "outside right upper"  # unknown to matplotlib's type hints
         drawing.legend(handles.values(), handles.keys(), loc=place, fontsize=7, frameon=False)
     elif len(handles) > 1:
         axes[0].legend(handles.values(), handles.keys(), fontsize=7, frameon=False)
     return drawing
+
+
+def disjoint(figure: Figure) -> bool:
+    """Charts of which no two share a name: each has a legend of its own."""
+    names = [{line.name for line in c.lines} for c in figure.charts if isinstance(c, Chart)]
+    return len(names) > 1 and len(set().union(*names)) == sum(map(len, names))
 
 
 def draw_lines(axis: Axes, chart: Chart, looks: dict[str, Style]) -> None:

@@ -73,12 +73,19 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 class _NoAliases(yaml.SafeLoader):
+    depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.events.AliasEvent):
             mark = self.peek_event().start_mark
             problem = "an alias (*name); write the value out"
             raise ComposerError(problem=problem, problem_mark=mark)
-        return super().compose_node(parent, index)
+        if self.depth > DEPTH:  # the reader takes quadratic time to find out
+            raise RecursionError
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 def parse_yaml(text: str, where: str) -> Any:

@@ -131,13 +131,13 @@ def take_lock(folder: Path, part: str = "", wait: float = 0.0) -> FileLock:
 
     Refused after `wait` seconds if somebody else has it.
     """
+    file = lock_file(folder, part)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise GoldimaskError(f"'{folder}' cannot be written: {error.strerror}") from error
-    name = f".{folder.name}{f'.{part}' if part else ''}.lock"
-    lock = FileLock(folder.with_name(name), timeout=wait, thread_local=False)
-    holder = folder.with_name(f"{name}.json")
+    lock = FileLock(file, timeout=wait, thread_local=False)
+    holder = file.with_name(f"{file.name}.json")
     try:
         lock.acquire()
     except Timeout as error:
@@ -153,6 +153,12 @@ def take_lock(folder: Path, part: str = "", wait: float = 0.0) -> FileLock:
     }
     holder.write_text(json.dumps(facts), "utf-8")  # a kill leaves no temporary name beside it
     return lock
+
+
+def lock_file(folder: Path, part: str = "") -> Path:
+    """Beside the folder itself, by whatever link it was named."""
+    real = Path(os.path.realpath(folder))
+    return real.with_name(f".{real.name}{f'.{part}' if part else ''}.lock")
 
 
 def drop_lock(lock: FileLock) -> None:
@@ -171,13 +177,6 @@ def locked(folder: Path, part: str = "", wait: float = 0.0) -> Iterator[None]:
         yield
     finally:
         drop_lock(lock)
-
-
-def wait_until_free(folder: Path, wait: float) -> None:
-    """Wait for whoever still writes into a folder, and take no right to it."""
-    if folder.with_name(f".{folder.name}.lock").exists():
-        with locked(folder, wait=wait):
-            pass
 
 
 def _holder(file: Path) -> str:
@@ -225,8 +224,9 @@ def unfinished_folder(
 
 
 def seal(folder: Path) -> None:
-    """Declare a folder complete: size and hash of every file in it."""
-    write_json(folder / SEAL, {"files": _files(folder)})
+    """Declare a folder complete: size and hash of every file in it, and of this list."""
+    files = _files(folder)
+    write_json(folder / SEAL, {"files": files, "hash": digest(files)})
 
 
 def publish(written: Path, target: Path) -> None:
@@ -240,13 +240,16 @@ def publish(written: Path, target: Path) -> None:
 def damage(folder: Path) -> str | None:
     """What is wrong with a sealed folder, or None; files added later do not count."""
     try:
-        expected = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
+        found = json.loads((folder / SEAL).read_text(encoding="utf-8"))
+        expected = found["files"]
     except FileNotFoundError:
         return "it was not completely written"
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return f"its {SEAL} cannot be read"
     if not isinstance(expected, dict) or not expected or any("\0" in name for name in expected):
         return f"its {SEAL} names no files"
+    if found != {"files": expected, "hash": digest(expected)}:  # an entry less would hide a file
+        return f"its {SEAL} is damaged"
     for name, facts in expected.items():
         file = folder / name
         if not file.is_file():
@@ -263,7 +266,7 @@ def _files(folder: Path) -> dict[str, dict[str, object]]:
         if file.is_dir():
             inner = {SEAL: _facts(file / SEAL)} if (file / SEAL).is_file() else _files(file)
             found |= {f"{file.name}/{name}": facts for name, facts in inner.items()}
-        elif file.name != SEAL:
+        elif file.name not in (SEAL, "README.md"):  # a card is written again with new scores
             found[file.name] = _facts(file)
     return found
 

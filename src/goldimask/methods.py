@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
 import goldimask.baselines  # noqa: F401  registers the methods of others
@@ -73,11 +72,12 @@ class Method:
         """Signals kept from earlier visits instead of a probe pass (goldimask-a)."""
         return getattr(self.select, "memory", None)
 
-    def overlaps(self, device: torch.device) -> bool:
+    @property
+    def overlaps(self) -> bool:
         """May a step be begun before the one before it is finished, with the same results?
 
         Not where the probe reads what earlier steps left (a memory) or draws dropout, and not
-        without a selection on the host, which is all there is to gain.
+        without a selection that can wait, which is all there is to gain.
         """
         if (
             self.memory is not None
@@ -85,7 +85,7 @@ class Method:
             or isinstance(self.select, Stateful)
         ):
             return False
-        return isinstance(self.select, Overlapping) and self.select.runs(device) == "host"
+        return isinstance(self.select, Overlapping)
 
     @property
     def shown(self) -> dict[str, Any]:

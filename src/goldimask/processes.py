@@ -11,6 +11,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from goldimask.errors import GoldimaskError
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
+WITHOUT_FLOAT64 = ("mps",)
+PATIENCE = timedelta(minutes=30)  # with a rank that reads, hashes or saves while others wait
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -36,7 +39,8 @@ def start() -> None:
     if world() > 1:
         from accelerate import PartialState
 
-        PartialState(cpu=own_device().type == "cpu")
+        # the Trainer's `ddp_timeout` comes too late: this is where the group is made
+        PartialState(cpu=own_device().type == "cpu", timeout=PATIENCE)
 
 
 def on_main(action: Callable[[], T]) -> T:
@@ -89,18 +93,29 @@ def wait() -> None:
         dist.barrier()
 
 
-def devices() -> int:
-    """How many accelerators this machine has, of whatever kind torch knows."""
+def accelerator() -> torch.device | None:
+    """What torch calls this machine's accelerator, whatever its kind, if we can use it.
+
+    Sums, draws and close decisions are made in float64, which Apple's MPS does not have.
+    """
     import torch
 
-    return torch.accelerator.device_count() if torch.accelerator.is_available() else 0
+    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    return None if found is None or found.type in WITHOUT_FLOAT64 else found
+
+
+def devices() -> int:
+    """How many accelerators this machine has."""
+    import torch
+
+    return torch.accelerator.device_count() if accelerator() else 0
 
 
 def own_device() -> torch.device:
     """The accelerator of this process, or the CPU."""
     import torch
 
-    found = torch.accelerator.current_accelerator() if devices() else None
+    found = accelerator()
     if found is None:
         return torch.device("cpu")
     local = os.environ.get("LOCAL_RANK") if world() > 1 else None
@@ -160,14 +175,33 @@ def send(values: np.ndarray | torch.Tensor, device: torch.device) -> torch.Tenso
     return host if device.type == "cpu" else host.pin_memory().to(device, non_blocking=True)
 
 
+def mark(device: torch.device, timed: bool = False) -> torch.Event:
+    """An event after all that the device was asked for until now.
+
+    Left alone, an event takes the stream of the current device, which may be another one: it would
+    have passed before the work that it stands for.
+    """
+    import torch
+
+    event = torch.Event(device, enable_timing=timed)
+    event.record(torch.accelerator.current_stream(device))
+    return event
+
+
+def wait_for(event: torch.Event, device: torch.device) -> None:
+    """Until the device has passed an event. A thread begins with the first device as its own, and
+    CUDA would open a context there only to wait."""
+    import torch
+
+    with torch.accelerator.device_index(device.index):
+        event.synchronize()
+
+
 class DeviceTime:
     """A moment on the device's own clock; `later - earlier` is a `Span`."""
 
     def __init__(self, device: torch.device) -> None:
-        import torch
-
-        self.event = torch.Event(device.type, enable_timing=True)
-        self.event.record()
+        self.device, self.event = device, mark(device, timed=True)
 
     def __sub__(self, earlier: DeviceTime) -> Span:
         return Span(earlier, self)
@@ -180,7 +214,7 @@ class Span:
         self.begin, self.end = begin, end
 
     def __float__(self) -> float:
-        self.end.event.synchronize()
+        wait_for(self.end.event, self.end.device)
         return self.begin.event.elapsed_time(self.end.event) / 1000.0
 
 
@@ -193,7 +227,7 @@ def hardware() -> str:
     """What all processes together run on: `4 x NVIDIA B200`, or a CPU with the threads in use."""
     import torch
 
-    found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    found = accelerator()
     if found is not None:
         module = torch.get_device_module(found)
         name = getattr(module, "get_device_name", lambda: found.type)()

@@ -17,9 +17,34 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from goldimask.errors import GoldimaskError, nearest, short
 
-STRICT = ConfigDict(extra="forbid")  # `__pydantic_config__` of a dataclass that is a section
+# `__pydantic_config__` of a dataclass that is a section; the text "1e999" is no number either
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")  # pydantic's names for such a key
 T = TypeVar("T")
+SAID = {  # our key -> what other programs call it
+    "trainer.learning_rate": "lr learning_rate",
+    "trainer.num_train_epochs": "epochs num_epochs num_train_epochs n_epochs",
+    "trainer.max_steps": "steps num_steps max_steps",
+    "trainer.per_device_train_batch_size": "micro_batch_size per_device_batch_size",
+    "global_batch_size": "batch_size train_batch_size grad_accum gradient_accumulation_steps",
+    "trainer.warmup_steps": "warmup warmup_steps",
+    "trainer.lr_scheduler_type": "scheduler lr_scheduler",
+    "trainer.optim": "optimizer optimiser",
+    "lora.r": "rank lora_r lora_rank",
+    "lora.alpha": "lora_alpha",
+    "lora.dropout": "lora_dropout",
+    "lora.targets": "target_modules lora_target_modules",
+    "backbone.name": "model base_model model_name model_name_or_path",
+    "backbone.dtype": "torch_dtype dtype precision",
+    "backbone.quant": "load_in_4bit quantization",
+    "data.max_length": "max_seq_length max_seq_len sequence_len cutoff_len max_length",
+    "data.path": "dataset datasets dataset_name dataset_path train_file",
+    "data.validation": "val_set_size validation_split test_size",
+    "method.preset": "preset objective",
+    "output": "output_dir out",
+    "seed": "random_seed",
+}
+MEANT = {word: key for key, words in SAID.items() for word in words.split()}
 
 
 def make(target: Callable[..., T], values: Any, where: str = "", source: str = "") -> T:
@@ -62,12 +87,19 @@ class Place:
     def error(self, path: Iterable[str | int], message: str) -> GoldimaskError:
         key = self.where
         for part in path:
-            key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else part
+            key += (
+                f"[{part}]" if isinstance(part, int) else f".{short(part)}" if key else short(part)
+            )
         return GoldimaskError(": ".join(x for x in (self.source, key, message) if x))
 
     def unknown(self, path: Iterable[str | int], names: Iterable[str]) -> GoldimaskError:
         path, names = tuple(path), tuple(names)
         hint = nearest(str(path[-1]), names) if names else "this kind takes no options"
+        meant = MEANT.get(str(path[-1]).lower().replace("-", "_"))
+        section = (meant or "").partition(".")[0]
+        whole = not self.where and section in (path[0], *names)  # the key of a recipe
+        if meant and (whole or self.where == "trainer"):
+            hint = f"did you mean '{meant}'?"
         return self.error(path, f"unknown key; {hint}")
 
 
@@ -85,7 +117,7 @@ def _model(target: Callable[..., Any], given: tuple[str, ...]) -> type[BaseModel
         for name, p in inspect.signature(target).parameters.items()
         if name in given or p.default is p.empty
     }
-    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, allow_inf_nan=False)
     return create_model("Options", __config__=config, **fields)
 
 

@@ -93,22 +93,20 @@ class MaskedStep:
         """The steps of one accumulation group, one at a time; the caller calls backward on each.
 
         The optimiser must not step before the group is used up. Where the probe depends on earlier
-        steps, or selection does not run on the host, this is the plain loop.
+        steps, this is the plain loop. The order of the passes depends on the method alone, never on
+        what a race of engines found: ranks that share a sharded model must call it alike.
         """
-        begun, spare = None, 0.0
+        ahead = len(group) > 1 and self.method.overlaps
+        begun = None
         for i, (batch, keys) in enumerate(group):
-            ahead = len(group) > 1 and self.method.overlaps(batch.ids.device)
-            now = begun or self.begin(model, batch, keys, ahead, spare)
+            now = begun or self.begin(model, batch, keys, ahead)
             begun = None
             if ahead and i + 1 < len(group):
-                begun = self.begin(model, *group[i + 1], ahead, spare)
-                spare = begun.seconds["probe"]
+                begun = self.begin(model, *group[i + 1], ahead)
             yield self.finish(model, now)
 
-    def begin(
-        self, model: nn.Module, batch: Batch, keys: Keys, ahead: bool = False, spare: float = 0.0
-    ) -> Begun:
-        """The first half; with `ahead` a thread selects at once, in the `spare` seconds of ours."""
+    def begin(self, model: nn.Module, batch: Batch, keys: Keys, ahead: bool = False) -> Begun:
+        """The first half; with `ahead` a thread of the host selects at once, where it can."""
         method, clock = self.method, self.clock
         # 1. corrupt
         start = clock()
@@ -127,8 +125,11 @@ class MaskedStep:
         seconds = {"corrupt": corrupted - start, "probe": clock() - corrupted}
         # 3. choose context
         if isinstance(method.select, Overlapping):
+            # a probe pass at least is what the loop does meanwhile
+            beside = ahead and method.select.runs(batch.ids.device) == "host"
+            spare = seconds["probe"] if ahead else 0.0
             answer = method.select.begin(c, signals, batch, keys, spare)
-            answer = helper().submit(answer).result if ahead else answer
+            answer = helper().submit(answer).result if beside else answer
         else:
             answer = lambda: method.select(c, signals, batch, keys)  # noqa: E731
         return Begun(batch, keys, c, signals, answer, seconds)

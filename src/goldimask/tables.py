@@ -1,29 +1,33 @@
-"""A table once, written four ways: Markdown, LaTeX (booktabs), CSV, terminal.
+"""A table once, written five ways: Markdown, LaTeX (booktabs), CSV, JSON, terminal.
 
 Cells are texts, whole numbers, floats (four significant digits), None (a dash), a `Share` (mean ±
 SD over seeds in per cent, bold where it is the best) or a `Change` (relative, with an arrow).
-
-`results_table` is the paper's (main results): methods by tasks; the average is over tasks; bold
-marks the best mean of a column; below each method that is not a baseline stands its relative
-change, value / strongest baseline - 1; the strongest baseline is that of the highest average.
 """
 
 from __future__ import annotations
 
 import csv as csv_files
 import io
+import json as json_files
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from goldimask.errors import GoldimaskError
 from goldimask.files import write_text
-from goldimask.stats import Spread, seed_spreads
+from goldimask.stats import Spread, finite
 
-Runs = Mapping[str, Mapping[int, Mapping[str, float]]]  # method -> seed -> task -> share
+PAGE = 40  # rows of a page in LaTeX
+FIT = r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PIPE = re.compile(r"(\\*)\|")
+NAMES = {  # as the paper writes them; LaTeX only
+    **{"vanilla": "Vanilla", "cart": "CART", "gift": "GIFT", "agdo": "AGDO", "method": "Method"},
+    **{"lift-2": "LIFT (H = 2)", "lift-3": "LIFT (H = 3)", "average": "Average"},
+    **{f"goldimask-{x}": f"GoldiMask-{x.upper()}" for x in "drtpa"},
+    **{"gsm8k": "GSM8K", "math500": "MATH", "countdown": "Countdown", "sudoku": "Sudoku"},
+    **{"humaneval": "HE", "mbpp": "MBPP", "aime24": "AIME24", "aime25": "AIME25"},
+}
 LATEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     "\\": r"\textbackslash{}",
@@ -37,6 +41,13 @@ LATEX = {
     "†": r"$^\dagger$",
     "≥": r"$\ge$",
     "Δ": r"$\Delta$",
+    "λ": r"$\lambda$",
+    "∝": r"$\propto$",
+    "²": "$^2$",
+    "³": "$^3$",
+    "τ": r"$\tau$",
+    "⏎": r"\textbackslash{}n",
+    "…": r"\dots{}",
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
 }
@@ -78,7 +89,22 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     left: int = 1  # leading columns of text; the others are right-aligned
     note: str = ""
-    plain: tuple[tuple[Cell, ...], ...] = ()  # CSV instead, head first, where cells say more
+    plain: tuple[tuple[Cell, ...], ...] = ()  # CSV and JSON instead, where cells say more
+    groups: tuple[tuple[str, int], ...] = ()  # panels side by side: title, columns of each
+
+    @property
+    def records(self) -> tuple[tuple[Cell, ...], ...]:
+        """Head and rows without parts: the part's title is the first cell of each row."""
+        if self.plain or not any(isinstance(row[0], Panel) for row in self.rows):
+            return self.plain or (self.columns, *self.rows)
+        out: list[tuple[Cell, ...]] = [("panel", *self.columns)]
+        panel = ""
+        for row in self.rows:
+            if isinstance(row[0], Panel):
+                panel = row[0].title
+            else:
+                out.append((panel, *row))
+        return tuple(out)
 
 
 # --- writers -------------------------------------------------------------------------------------
@@ -119,7 +145,10 @@ def markdown(table: Table) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment; needs the booktabs package."""
+    """A `table` environment, several where one would be longer than a page.
+
+    Needs booktabs and graphicx; what is wider than a line is made smaller, as in the paper.
+    """
 
     def cell(value: Cell) -> str:
         if isinstance(value, Share):
@@ -127,7 +156,7 @@ def latex(table: Table) -> str:
             mean = rf"\textbf{{{mean}}}" if value.best else mean
             mean += r"$^\dagger$" if value.partial else ""
             return rf"{mean}{{\scriptsize\,$\pm$\,{sd}}}" if sd else mean
-        text = tex(shown(value))
+        text = tex(paper_name(shown(value)))
         return rf"{{\scriptsize {text}}}" if isinstance(value, Change) else text
 
     def line(cells: Sequence[Cell]) -> str:
@@ -137,16 +166,36 @@ def latex(table: Table) -> str:
         return " & ".join(cell(c) for c in cells) + r" \\"
 
     form = "l" * table.left + "r" * (len(table.columns) - table.left)
+    heads, above, at = table.columns, [], table.left
+    for title, count in table.groups:
+        above.append((rf"\multicolumn{{{count}}}{{c}}{{{tex(title)}}}", (at + 1, at + count)))
+        at += count
+    if above:
+        heads = tuple(c.rpartition(": ")[2] for c in heads)
+    top = " & ".join([" & " * (table.left - 1), *(cells for cells, _ in above)]) + r" \\"
+    rules = "".join(rf"\cmidrule(lr){{{a}-{b}}}" for _, (a, b) in above)
     caption = table.title + (f". {table.note}" if table.note else "")
-    parts = [
-        *(r"\begin{table}", r"\centering", rf"\caption{{{tex(caption)}}}"),
-        *(rf"\label{{tab:{file_name(table.name)}}}", rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
-        line(table.columns),
-        *(() if table.rows and isinstance(table.rows[0][0], Panel) else (r"\midrule",)),
-        *(line(row) for row in table.rows),
-        *(r"\bottomrule", r"\end{tabular}", r"\end{table}"),
-    ]
-    return "\n".join(parts) + "\n"
+    out = []
+    for first in range(0, len(table.rows), PAGE) or (0,):
+        rows, label = table.rows[first : first + PAGE], f"tab:{file_name(table.name)}"
+        if first:
+            caption, label = f"{table.title}, continued", f"{label}-{first}"
+        out += [
+            *(r"\begin{table}", r"\centering\small", rf"\caption{{{tex(caption)}}}"),
+            *(rf"\label{{{label}}}", FIT, rf"\begin{{tabular}}{{{form}}}", r"\toprule"),
+            *((top, rules) if above else ()),
+            line(heads),
+            *(() if rows and isinstance(rows[0][0], Panel) else (r"\midrule",)),
+            *(line(row) for row in rows),
+            *(r"\bottomrule", r"\end{tabular}}", r"\end{table}"),
+        ]
+    return "\n".join(out) + "\n"
+
+
+def paper_name(text: str) -> str:
+    """`goldimask-d` -> `GoldiMask-D`, also behind `vs. `."""
+    first, _, rest = text.partition("vs. ")
+    return f"vs. {NAMES.get(rest, rest)}" if not first and rest else NAMES.get(text, text)
 
 
 def tex(text: str) -> str:
@@ -160,18 +209,29 @@ def csv(table: Table) -> str:
     """
     out = io.StringIO()
     writer = csv_files.writer(out, lineterminator="\n")
-    for row in table.plain or (table.columns, *table.rows):
-        writer.writerow(["" if x is None else _number(x) for x in row])
+    for row in table.records:
+        writer.writerow(["" if x is None else _cell(x) for x in row])
     return out.getvalue()
+
+
+def json(table: Table) -> str:
+    """Title, note and records with numbers in full."""
+    head, *rows = table.records
+    records = [dict(zip(map(str, head), map(_number, row), strict=True)) for row in rows]
+    found = {"name": table.name, "title": table.title, "note": table.note, "rows": records}
+    return json_files.dumps(finite(found), ensure_ascii=False, indent=1) + "\n"
+
+
+def _cell(cell: Cell) -> object:
+    value = _number(cell)
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def _number(cell: Cell) -> object:
     if isinstance(cell, Share):
         return cell.value.mean
     if isinstance(cell, Panel):
-        return _number(cell.title)
-    if isinstance(cell, str) and cell.startswith(FORMULA):
-        return f"'{cell}"
+        return cell.title
     return cell.value if isinstance(cell, Change) else cell
 
 
@@ -196,13 +256,14 @@ WRITERS: dict[str, tuple[str, Callable[[Table], str]]] = {  # format -> (suffix,
     "markdown": ("md", markdown),
     "latex": ("tex", latex),
     "csv": ("csv", csv),
+    "json": ("json", json),
 }
 
 
 def write(
-    table: Table, folder: Path, forms: Sequence[str] = ("csv", "markdown", "latex")
+    table: Table, folder: Path, forms: Sequence[str] = ("csv", "markdown", "latex", "json")
 ) -> list[Path]:
-    """`NAME.csv`, `NAME.md`, `NAME.tex`."""
+    """`NAME.csv`, `NAME.md`, `NAME.tex`, `NAME.json`."""
     made = []
     for form in forms:
         suffix, writer = WRITERS[form]
@@ -214,103 +275,3 @@ def file_name(name: str) -> str:
     """A name that is a file name everywhere."""
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in name)
     return kept or "unnamed"
-
-
-# --- the paper's results table -------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Line:
-    """A method's row; `change` is relative to the strongest baseline, None for baselines."""
-
-    method: str
-    cells: dict[str, Spread]  # what was not evaluated is missing
-    best: frozenset[str]
-    change: dict[str, float | None] | None = None
-    partial: frozenset[str] = frozenset()  # columns of incomplete evaluations
-
-
-@dataclass(frozen=True)
-class Results:
-    """What the table shows, as numbers."""
-
-    columns: tuple[str, ...]  # tasks, and the average of several
-    lines: tuple[Line, ...]
-    strongest: str | None = None
-
-
-def results(
-    runs: Runs,
-    baselines: Sequence[str] = (),
-    base: Sequence[str] = (),
-    partial: Collection[tuple[str, str]] | None = None,
-) -> Results:
-    """`baselines` are fine-tuned; `base` are untuned models, never the strongest baseline.
-
-    Every seed of every method must have every task, unless `partial` names the (method, task)
-    whose cells are incomplete: then what is missing stays empty, and such a row has no average.
-    """
-    if not runs:
-        raise GoldimaskError("a results table needs at least one method")
-    tasks = tuple(dict.fromkeys(t for seeds in runs.values() for r in seeds.values() for t in r))
-    cells: dict[str, dict[str, Spread]] = {}
-    for method, seeds in runs.items():
-        for seed, row in seeds.items():
-            missing = [t for t in tasks if t not in row]
-            if missing and partial is None:
-                raise GoldimaskError(f"{method}, seed {seed}: no score for {', '.join(missing)}")
-        cells[method] = seed_spreads(seeds, tasks)
-    columns = (*tasks, "average") if len(tasks) > 1 else tasks
-    known = [m for m in baselines if "average" in cells.get(m, {})]
-    strongest = max(known, key=lambda m: cells[m]["average"].mean, default=None)
-    top = {c: max((s[c].mean for s in cells.values() if c in s), default=0.0) for c in columns}
-    lines = []
-    for method, row in cells.items():
-        best = frozenset(c for c in row if c in top and len(cells) > 1 and row[c].mean == top[c])
-        change = None
-        if strongest is not None and method not in (*baselines, *base):
-            rival = cells[strongest]
-            change = {
-                c: row[c].mean / rival[c].mean - 1
-                if c in row and c in rival and rival[c].mean
-                else None
-                for c in columns
-            }
-        marked = frozenset(c for c in columns if (method, c) in (partial or ()))
-        marked |= {"average"} if marked else frozenset()
-        lines.append(Line(method, row, best, change, marked))
-    return Results(columns, tuple(lines), strongest)
-
-
-def results_table(found: Results, name: str, title: str, note: str = "") -> Table:
-    """The paper's form; as CSV one line per method and task."""
-    return panels_table({"": found}, name, title, note)
-
-
-def panels_table(panels: Mapping[str, Results], name: str, title: str, note: str = "") -> Table:
-    """The paper's form with a part for each of several panels (backbone and corpus)."""
-    columns = tuple(dict.fromkeys(c for found in panels.values() for c in found.columns))
-    columns = tuple(sorted(columns, key=lambda c: c == "average"))
-    rows: list[tuple[Cell, ...]] = []
-    head = ("method", "task", "mean", "sd", "seeds", "change", "against")
-    several = len(panels) > 1
-    plain: list[tuple[Cell, ...]] = [("panel", *head) if several else head]
-    for panel, found in panels.items():
-        if several:
-            rows.append((Panel(panel), *("" for _ in columns)))
-        for line in found.lines:
-            shares = (
-                Share(line.cells[c], c in line.best, c in line.partial) if c in line.cells else None
-                for c in columns
-            )
-            rows.append((line.method, *shares))
-            changes = line.change or {}
-            if line.change is not None:
-                ratios = (Change(changes.get(c)) for c in columns)
-                rows.append((f"vs. {found.strongest}", *ratios))
-            for c in (c for c in found.columns if c in line.cells):
-                cell, change = line.cells[c], changes.get(c)
-                against = found.strongest if change is not None else None
-                one = (line.method, c, cell.mean, cell.sd, cell.n, change, against)
-                plain.append((panel, *one) if several else one)
-    return Table(name, title, ("method", *columns), tuple(rows), 1, note, tuple(plain))

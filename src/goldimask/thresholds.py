@@ -1,8 +1,9 @@
 """Accuracy against decoding steps over thresholds, on equal terms (paper, Figures 2 and 3).
 
     reduction   1 - steps / steps(most accurate baseline), at each threshold (paper, section
-                "Accuracy and Parallel-Decoding Cost"); it compares calls of the model, and seconds
-                stand beside it for those who ran on one machine
+                "Accuracy and Parallel-Decoding Cost"); an untuned model is one only where nothing
+                else is; it compares calls of the model, and seconds stand beside it for those who
+                ran on one machine
     AUP         rho_1 y_1 + 1/2 sum_{i>=2} (rho_i - rho_{i-1}) (y_i W(y_i) + y_{i-1} W(y_{i-1}))
                 W(y) = min(exp(-alpha (1 - y / y_max)), 1),  alpha = 3
                 Accuracy under parallelism, of d3LLM (Qian et al., arXiv 2601.07568): rho is tokens
@@ -10,8 +11,9 @@
                 y_max is the highest accuracy that any row reaches on the task
 
 Points are compared within a panel (backbone and corpus), a decoder and its other options, a task
-and a length; never across. Tokens are those before the first end token, over all calls: padding
-that a full canvas commits for nothing does not count as parallelism.
+and a length, on the problems that were judged at every threshold; never across. Tokens are those
+before the first end token, over all calls: padding that a full canvas commits for nothing does not
+count as parallelism.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ class Point:
     tokens_a_call: float | None = None
     decoder: str = ""  # with its options but the threshold
     panel: str = ""  # backbone and corpus
+    untuned: bool = False  # a baseline that was not fine-tuned
 
     @property
     def place(self) -> tuple[str, str, str, int]:
@@ -80,7 +83,23 @@ def threshold(decoding: Decoding) -> tuple[str, float] | None:
     return Decoding(decoder=decoding.decoder, options=options).label, value
 
 
-def points(run: str, outcomes: Iterable[Outcome], baseline: bool, panel: str = "") -> list[Point]:
+def shared(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Those with a threshold, to problems that were judged at every threshold of their decoder."""
+    asked: dict[tuple[str, str, int], dict[float, set[str]]] = {}
+    placed = [(o, at) for o in outcomes if (at := threshold(o.decoding)) is not None]
+    for o, (decoder, tau) in placed:
+        asked.setdefault((decoder, o.task, o.length), {}).setdefault(tau, set()).add(o.item)
+    common = {place: set.intersection(*taus.values()) for place, taus in asked.items()}
+    return [o for o, (decoder, _) in placed if o.item in common[decoder, o.task, o.length]]
+
+
+def points(
+    run: str,
+    outcomes: Iterable[Outcome],
+    baseline: bool,
+    panel: str = "",
+    untuned: bool = False,
+) -> list[Point]:
     """Accuracy and cost of a row at each of its thresholds; decodings without one have none."""
     groups: dict[tuple[str, str, int, float], list[Outcome]] = {}
     for o in outcomes:
@@ -89,7 +108,7 @@ def points(run: str, outcomes: Iterable[Outcome], baseline: bool, panel: str = "
     out = []
     for (decoder, task, length, tau), group in sorted(groups.items()):
         x = result_of(group)
-        cost = (x.seconds, x.tokens_a_call, decoder, panel)
+        cost = (x.seconds, x.tokens_a_call, decoder, panel, untuned)
         out.append(Point(run, task, length, tau, x.accuracy, x.steps, x.n, baseline, *cost))
     return out
 
@@ -101,6 +120,7 @@ def reductions(found: Sequence[Point]) -> list[Reduction]:
         rivals = [q for q in found if q.baseline and (q.place, q.tau) == (p.place, p.tau)]
         if p.baseline or not rivals:
             continue
+        rivals = [q for q in rivals if not q.untuned] or rivals
         best = max(rivals, key=lambda q: (q.accuracy, -q.steps))  # a tie goes to the cheaper one
         saved = 1 - p.steps / best.steps if best.steps else 0.0
         out.append(Reduction(p, best, saved, 100 * (p.accuracy - best.accuracy)))

@@ -102,6 +102,14 @@ const scripts = {
         ]),
       );
     const out = { last: await open() };
+    out.legend = await page.$$eval('[data-legend] .key', (n) => n.map((x) => x.textContent));
+    out.axes = await page.$$eval('[data-model]', (panes) =>
+      panes.map((p) =>
+        [...p.querySelectorAll('svg')].map((chart) =>
+          [...chart.querySelectorAll('text')].map((t) => t.textContent).join(' '),
+        ),
+      ),
+    );
     await setSlider(page, 'step', 0);
     out.none = await open();
     await setSlider(page, 'step', 1);
@@ -156,12 +164,84 @@ const scripts = {
     });
     return out;
   },
-  async report(page) {
-    return {
-      headings: await page.$$eval('h2', (n) => n.map((x) => x.textContent)),
-      cells: await page.$$eval('td', (n) => n.map((x) => x.textContent)),
-      links: await page.$$eval('main a', (n) => n.map((x) => x.getAttribute('href'))),
+  // What a reader of each width would miss: parts beyond the edge, cut text, boxes that scroll
+  // without saying so.
+  async widths(page) {
+    const target = page.locator('.strip .tok.target').first();
+    if (await target.count()) await target.click();
+    const out = {};
+    for (const width of [390, 800, 1400]) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.evaluate(() => new Promise((done) => setTimeout(done, 60)));
+      out[width] = await page.evaluate(() => {
+        const found = { beyond: [], cut: [], silent: [] };
+        const name = (node) =>
+          `${node.tagName}.${node.getAttribute('class')} ${(node.textContent || '').slice(0, 40)}`;
+        for (const node of document.querySelectorAll('body *')) {
+          if (!node.checkVisibility() || node.closest('.sr, .skip')) continue;
+          const box = node.getBoundingClientRect();
+          const scrolled = node.parentElement.closest('.scroll, .tall');
+          if (!scrolled && (box.right > window.innerWidth + 1 || box.left < -1))
+            found.beyond.push(name(node));
+          if (!(node instanceof HTMLElement) || node.matches('.tok .word')) continue;
+          const style = getComputedStyle(node);
+          const sides = [
+            [style.overflowX, node.scrollWidth - node.clientWidth],
+            [style.overflowY, node.scrollHeight - node.clientHeight],
+          ];
+          for (const [overflow, more] of sides) {
+            if (more <= 1 || overflow === 'visible' || !node.clientWidth) continue;
+            const hint = node.parentElement.querySelector(':scope > .more');
+            if (!['auto', 'scroll'].includes(overflow)) found.cut.push(name(node));
+            else if (!hint || !hint.checkVisibility() || !hint.textContent.trim())
+              found.silent.push(name(node));
+          }
+        }
+        const page = document.documentElement.scrollWidth - window.innerWidth;
+        return { page: Math.max(0, page), ...found };
+      });
+    }
+    return out;
+  },
+  async campaign(page, cpu) {
+    const overflow = async () => {
+      const found = {};
+      for (const width of [390, 800, 1400]) {
+        await page.setViewportSize({ width, height: 900 });
+        found[width] = await page.evaluate(
+          () => document.documentElement.scrollWidth - window.innerWidth,
+        );
+      }
+      return found;
     };
+    const rows = () =>
+      page.$$eval('table.cells tbody tr', (n) => n.map((tr) => tr.children[0].textContent));
+    const out = { load: await cpu(), all: (await rows()).length };
+    out.charts = await page.locator('[data-kind=overlay] figure').count();
+    await page.getByLabel('method', { exact: true }).selectOption('goldimask-d');
+    out.filtered = [...new Set(await rows())];
+    out.lines = await page.locator('[data-kind=overlay] figure path.line').count();
+    out.filter = (await cpu()) - out.load;
+    await page.getByLabel('method', { exact: true }).selectOption('');
+    await page.getByRole('button', { name: 'average' }).click();
+    out.best = (await rows())[0];
+    await page.getByLabel('search').fill('failed memory');
+    out.failed = await page.$$eval('table.cells tbody tr', (n) => n.map((x) => x.textContent));
+    await page.getByLabel('search').fill('');
+    const answers = () =>
+      page.$$eval('[data-answer]', (n) => n.map((x) => [x.dataset.answer, x.textContent]));
+    out.answers = await answers();
+    await page.locator('[data-kind=answers] button[aria-pressed=false]').first().click();
+    out.more = (await answers()).length;
+    await page.getByRole('button', { name: 'next' }).click();
+    out.next = await page.getByLabel('problem', { exact: true }).inputValue();
+    out.links = await page.$$eval('table.cells a', (n) => n.map((x) => x.getAttribute('href')));
+    out.overflow = await overflow();
+    out.unnamed = await page.$$eval(
+      'button, select, input',
+      (n) => n.filter((x) => !(x.getAttribute('aria-label') || x.textContent.trim())).length,
+    );
+    return out;
   },
   async long(page, cpu) {
     const settle = () =>

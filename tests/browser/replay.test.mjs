@@ -6,6 +6,7 @@ import {
   playFrom,
   replayFigures,
   replayState,
+  sharedAxes,
   writtenAt,
 } from '../../src/goldimask/report/templates/replay_model.mjs';
 
@@ -58,7 +59,7 @@ test('without a threshold no token is sure or unsure', () => {
   const plain = { ...model, tau: null };
   assert.deepEqual(classes(1, plain).slice(0, 2), ['cell new', 'cell new']);
   assert.equal(decodeFacts(plain), 'threshold · 2 steps · 2 tokens a step');
-  assert.equal(replayFigures(plain, 1)[1].chart.layers.length, 2);
+  assert.equal(replayFigures(plain, 1, sharedAxes([plain]))[1].chart.layers.length, 2);
 });
 
 test('positions that were never written stay masked', () => {
@@ -77,7 +78,7 @@ test('play goes on, and begins again at the end', () => {
 
 test('figures count tokens and show confidence', () => {
   assert.equal(decodeFacts(model), 'threshold · τ = 0.9 · 2 steps · 2 tokens a step');
-  const [counts, confidence] = replayFigures(model, 1);
+  const [counts, confidence] = replayFigures(model, 1, sharedAxes([model]));
   assert.deepEqual(counts.chart.layers[0].bars, [
     [1, 2],
     [2, 2],
@@ -88,4 +89,15 @@ test('figures count tokens and show confidence', () => {
   );
   assert.deepEqual(confidence.chart.layers[2], { horizontal: 0.9, note: 'τ = 0.9' });
   assert.equal(confidence.chart.y.min, 0.45);
+});
+
+test('models of one prompt share their axes', () => {
+  const slow = { ...model, steps: 9, trace: [{ ...model.trace[0], confidence: [0.2, 0.3] }] };
+  const axes = sharedAxes([model, slow]);
+  for (const one of [model, slow]) {
+    const [counts, confidence] = replayFigures(one, 1, axes);
+    assert.deepEqual(counts.chart.x, { min: 0, max: 9.5, label: 'step' });
+    assert.equal(counts.chart.y.max, 2);
+    assert.equal(confidence.chart.y.min, 0.15000000000000002);
+  }
 });

@@ -79,7 +79,7 @@ test('bars stand on zero and leave a gap', () => {
 });
 
 test('six lines have six styles', () => {
-  assert.equal(new Set(Array.from({ length: 6 }, (_, i) => series(i))).size, 6);
+  assert.equal(new Set(Array.from({ length: 18 }, (_, i) => series(i))).size, 18);
   assert.equal(series(0), 's0 ');
 });
 

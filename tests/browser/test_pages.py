@@ -8,10 +8,12 @@ import pytest
 from browser.tools import need_chromium, node
 from goldimask.campaign.demo_page import results_section
 from goldimask.data.batches import make_batch
+from goldimask.report.campaign_report import write_campaign
 from goldimask.report.decode_page import decode_page, decode_record
 from goldimask.report.page import write_page
 from goldimask.report.step_page import step_record, steps_section
 from goldimask.report.text import plain, runs
+from unit.report.campaigns import ROWS, write_campaign_folder
 from unit.report.support import HOSTILE, Tokenizer, examples, step
 from unit.report.test_decode_page import decoded
 from unit.report.test_step_page import long_record
@@ -131,6 +133,9 @@ def test_decode_replay(tmp_path):
     left, right = decoded(steps=4), decoded(steps=2)
     made = [decode_record(d, Tokenizer(), n) for d, n in ((left, "before"), (right, HOSTILE[0]))]
     found = check(decode_page(tmp_path / "d.html", made), "decode")
+    assert found["axes"][0] == found["axes"][1]  # 4 steps beside 2: the same scales
+    legend = " ".join(found["legend"])
+    assert "written in this step" in legend and "below τ = 0.9" in legend
     n = len(left.tokens)
     assert found["last"] == [["before", 0, n // 4], [HOSTILE[0], 0, 0]]
     assert found["none"] == [["before", n, 0], [HOSTILE[0], n, 0]]
@@ -145,3 +150,34 @@ def test_a_long_example_opens_and_answers(tmp_path):
     found = check(page, "long")
     assert found["tokens"] == 4096
     print(f"CPU time in ms: load {found['load']}, slide {found['slide']}, focus {found['focus']}")
+
+
+FEW = {"backbones": ("tiny",), "rows": {k: ROWS[k] for k in ("vanilla", "goldimask-d")}}
+MANY = {
+    **{"backbones": ("tiny", "llada", "dream"), "corpora": ("s1k", "kodcode"), "problems": 2},
+    "rows": {**ROWS, **{f"variant-{i}": 0.1 * i for i in range(9)}},
+    **{"seeds": range(6), "tasks": ("countdown",)},
+}
+
+
+@pytest.mark.parametrize("size", [FEW, MANY], ids=["10 cells", "500 cells"])
+def test_a_campaign_is_explored(size, tmp_path, monkeypatch):
+    monkeypatch.setattr("goldimask.backbones.identity.weights_hash", lambda *_, **__: "w")
+    few = size is FEW
+    seeds = {"seeds": range(4)} if few else {}
+    out = write_campaign_folder(tmp_path, **{**size, **seeds}, tables=["main"], figures=["steps"])
+    made = write_campaign(out)
+    page = out / "report.html"
+    assert page.stat().st_size < 5_000_000
+    found = check(page, "campaign")
+    assert found["all"] == made["cells"] == (11 if few else 509)
+    assert found["charts"] == (1 if few else 6) and found["filtered"] == ["goldimask-d"]
+    assert found["lines"] == found["charts"] * 2  # a line in the chart, one in its legend
+    assert found["best"] == ("goldimask-d" if few else "variant-7")
+    assert len(found["failed"]) == 1 and "<b>at</b>" in found["failed"][0]
+    assert [row for row, _ in found["answers"]][-1] == "goldimask-d" and found["more"] == 3
+    assert all(HOSTILE[0] in text for _, text in found["answers"]) and found["next"] == "1"
+    assert len(found["links"]) == made["cells"] - 2 - len(size["backbones"])
+    assert max(found["overflow"].values()) <= 0 and found["unnamed"] == 0
+    times = {k: found[k] for k in ("ready", "load", "filter")}
+    print(f"{made['cells']} cells, {page.stat().st_size} bytes; ms: {times}")

@@ -110,7 +110,9 @@ def test_bench_runs_where_the_model_is(monkeypatch):
     seen = []
     step = cost.step_seconds
     monkeypatch.setattr(Batch, "to", noted)
-    monkeypatch.setattr(cost, "step_seconds", lambda *a: seen.append(id(a[3])) or step(*a))
+    monkeypatch.setattr(
+        cost, "step_seconds", lambda *a: seen.extend(id(b) for b, _ in a[3]) or step(*a)
+    )
     cost.step_costs(backbone, examples, ["vanilla"], rounds=1, batch_size=4)
     assert seen and set(seen) <= set(moved)
     monkeypatch.setattr(processes, "DeviceTime", lambda device: ("a moment on", device))

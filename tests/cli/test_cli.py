@@ -59,7 +59,7 @@ def test_a_verb_imports_its_family_alone(verb: str) -> None:
 
 
 def test_the_verbs_are_these() -> None:
-    wanted = "demo train eval score decode chat inspect model merge report compare study list "
+    wanted = "demo init train eval score decode chat inspect model merge report compare study list "
     assert list(VERBS) == [*wanted.split(), "selftest", "bench"]
     for name in ("pretrain", "sweep", "compare-runs", "inspect-model"):
         done = CliRunner().invoke(app, [name])

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from goldimask.campaign.executors import Job, claimed
 from goldimask.cli.app import app
 from goldimask.errors import GoldimaskError
-from goldimask.jobs import locked, partial_of, take_lock, wait_until_free
+from goldimask.jobs import drop_lock, locked, partial_of
 
 # words of the command, what it writes, the part that is locked, what it would do first
 VERBS = {
@@ -20,11 +21,6 @@ VERBS = {
         ["eval", "tiny", "--tasks", "tiny-chain", "--out", "OUT"],
         "0",
         "goldimask.eval.trials.plan_trials",
-    ),
-    "compare": (
-        ["compare", "lab", "--preset", "smoke", "--out", "OUT"],
-        "",
-        "goldimask.campaign.run.make_plan",
     ),
     "demo": (["demo", "--out", "OUT"], "", "goldimask.campaign.demo.demo"),
     "report": (["report", "runs/a", "--out", "OUT"], "", "goldimask.report.sources.read_sources"),
@@ -60,35 +56,32 @@ def test_the_second_writer_is_told_who_is_first(
 
 def test_plans_and_dry_runs_need_no_lock(tmp_path: Path) -> None:
     """They write nothing, and nothing of a running training is taken away."""
+    from goldimask.campaign.reading import load_campaign
     from goldimask.campaign.run import make_plan
-    from goldimask.campaign.settings import load_campaign
 
-    found = make_plan(load_campaign("lab", "smoke"), tmp_path)
-    place = next(p for p in found.places if p.recipe is not None)
-    partial_of(place.folder).mkdir(parents=True)
-    with locked(tmp_path), locked(place.folder):
+    found = make_plan([load_campaign("lab", "smoke")], tmp_path)
+    folder = next(p.folder for p in found.places if p.recipe is not None)
+    assert folder is not None
+    partial_of(folder).mkdir(parents=True)
+    with locked(tmp_path), locked(folder):
         for words in (
             ["compare", "lab", "--preset", "smoke", "--out", str(tmp_path), "--plan"],
+            ["compare", "lab", "--preset", "smoke", "--out", str(tmp_path), "--status"],
             ["eval", "tiny", "--tasks", "tiny-chain", "--out", str(tmp_path), "--dry-run"],
         ):
             assert CliRunner().invoke(app, words).exit_code == 0
-        assert partial_of(place.folder).is_dir()
+        assert partial_of(folder).is_dir()
 
 
-def test_a_campaign_waits_for_what_outlived_it(tmp_path: Path) -> None:
-    """A killed campaign leaves a training that is saving its checkpoint."""
-    child = os.fork()
-    if child == 0:
-        import time
-
-        held = take_lock(tmp_path / "cell")
-        (tmp_path / "taken").touch()
-        time.sleep(0.5)
-        assert held.is_locked
-        (tmp_path / "saved").touch()
-        os._exit(0)
-    while not (tmp_path / "taken").exists():
-        pass
-    wait_until_free(tmp_path / "cell", 20.0)
-    assert (tmp_path / "saved").exists()
-    os.waitpid(child, 0)
+def test_a_campaign_leaves_alone_what_somebody_writes(tmp_path: Path) -> None:
+    """A job of another campaign, a run typed by hand, or one that outlived a killed campaign."""
+    job = Job("j", (), tmp_path / "cell", claim="train")
+    with locked(job.folder, "job-train"):
+        assert claimed(job) == (False, None)
+    with locked(job.folder):
+        assert claimed(job) == (False, None)
+    held, lock = claimed(job)
+    assert held and lock is not None
+    assert claimed(job) == (False, None)
+    drop_lock(lock)
+    assert not list(tmp_path.glob(".*lock*"))

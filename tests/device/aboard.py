@@ -6,6 +6,7 @@ bfloat16 base, float32 adapters, autocast: what a GPU user runs. Host waits are 
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -26,9 +27,11 @@ from goldimask.errors import RunFailed
 from goldimask.keys import Keys
 from goldimask.metrics import MetricPool, step_metrics
 from goldimask.presets import PRESETS
+from goldimask.processes import clock
+from goldimask.select import dense
 from goldimask.select.api import SELECTOR_NAMES
-from goldimask.select.reveal import SubmodularSelect
-from goldimask.step import MaskedStep
+from goldimask.select.reveal import SubmodularSelect, fetch
+from goldimask.step import MaskedStep, helper
 from goldimask.types import Batch, Example
 from invariant.runs import recipe, run, same, weights
 
@@ -107,6 +110,53 @@ def test_strict_finds_a_wait() -> None:
         torch.ones((), device="rehearsal").item()
 
 
+def test_a_copy_is_late_until_somebody_waits_for_it() -> None:
+    there = torch.arange(4.0).to("rehearsal:1")
+    late = fetch(there)  # the current device is another one
+    assert torch.accelerator.current_device_index() == 0
+    kept = late.__closure__
+    assert any(torch.is_tensor(c.cell_contents) and c.cell_contents.isnan().all() for c in kept)
+    with ThreadPoolExecutor(1) as pool:  # a thread begins with device 0
+        assert pool.submit(late).result().tolist() == [0, 1, 2, 3]
+    source = torch.zeros(4).pin_memory()
+    source.to("rehearsal", non_blocking=True)
+    source += 1
+    with pytest.raises(RuntimeError, match="pinned memory was written"):
+        torch.accelerator.synchronize()
+
+
+@pytest.mark.parametrize("engine", ["host", "device"])
+def test_a_group_on_the_second_device(
+    small_model: Path, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Selected ahead, from late copies, by a thread: the losses of the CPU."""
+    monkeypatch.setitem(dense.ADVANCE, "rehearsal", dense.reveal_next)
+    found = []
+    for place in ("cpu", "rehearsal:1"):
+        loaded = load_backbone(small_model, dtype="float32", device=place)
+        chosen = method("goldimask-d", select={"engine": engine})
+        step = MaskedStep(chosen, loaded.scorer, clock=clock(torch.device(place)))
+        group = [(make_batch(examples(), loaded.pad_id).to(place), Keys(0, k)) for k in range(3)]
+        for out in step.accumulate(loaded.model, group):
+            out.loss.backward()
+            found.append((out.loss.detach().cpu(), out.reveal.mask.cpu()))
+            assert float(out.seconds["train"]) > 0
+    for (loss, mask), (other, same_mask) in zip(found[:3], found[3:], strict=True):
+        assert torch.equal(mask, same_mask) and float((loss - other).abs()) < 1e-5
+
+
+def test_a_selection_on_the_device_waits_twice(
+    backbone: Any, batch: Batch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For log p, which becomes priorities on the host, and for the sets."""
+    monkeypatch.setitem(dense.ADVANCE, "rehearsal", dense.reveal_next)
+    for name in ("goldimask-d", "goldimask-r"):
+        chosen = method(name, select={"engine": "device"})
+        with torch.autocast("rehearsal", dtype=torch.bfloat16), torch.no_grad():
+            out = MaskedStep(chosen, backbone.scorer, clock=waits)(backbone.model, batch, Keys(0))
+        assert out.seconds["select"] <= 2, rehearsal.counts()
+
+
 # --- decoding ------------------------------------------------------------------------------------
 
 
@@ -160,24 +210,25 @@ def same_as_cpu(plain: Any, on_cpu: Any, decoder: str, options: dict) -> None:
 
 
 class Waits(TrainerCallback):
-    """Host waits between the ends of two optimiser steps."""
+    """Host waits between the ends of two optimiser steps, by the run's folder and step."""
 
-    found: ClassVar[dict[int, dict[str, int]]] = {}
+    found: ClassVar[dict[tuple[str, int], dict[str, int]]] = {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.found.setdefault(state.global_step, rehearsal.counts())
+        name = Path(args.output_dir).name.partition(".")[0]
+        self.found[name, state.global_step] = rehearsal.counts()
         rehearsal.reset()
 
 
-def settings(model: Path, folder: Path, preset: str, **trainer: Any) -> Any:
+def settings(model: Path, folder: Path, chosen: Any, batch: int = 2, **trainer: Any) -> Any:
     return recipe(
         model,
         folder,
-        preset,
+        method=chosen,
         backbone={"path": str(model), "dtype": "bfloat16"},
         lora={"r": 4, "alpha": 8, "dropout": 0.05},
         data={"corpus": "tiny-sft", "limit": 20, "validation": 4, "supervise_turn_end": True},
-        global_batch_size=2,
+        global_batch_size=batch,
         trainer={
             "max_steps": 4, "eval_steps": 2, "save_steps": 2, "logging_steps": 4, "bf16": True,
             "gradient_checkpointing": True, "report_to": "none", **trainer,
@@ -206,12 +257,12 @@ def finished(small_model: Path, folder: Path) -> Path:
         return trainer, bar
 
     runs.make_trainer = watched
-    return run(settings(small_model, folder / "run", "random-waterfill"))
+    return run(settings(small_model, folder / "run", {"preset": "random-waterfill"}))
 
 
 def test_a_run_waits_at_most_three_times_a_step(finished: Path) -> None:
     """Step 2: nothing is logged, evaluated or saved between the ends of steps 1 and 2."""
-    counted = Waits.found[2]
+    counted = Waits.found["run", 2]
     print(f"\nhost waits between two optimiser steps: {counted}")
     assert sum(counted.values()) <= 3
     lines = [json.loads(x) for x in (finished / "metrics.jsonl").read_text().splitlines()]
@@ -231,7 +282,7 @@ def test_a_resumed_run_ends_as_the_straight_one(
             raise RunFailed("enough")
         return whole(self, *args, **kwargs)
 
-    made = settings(small_model, folder / "again", "random-waterfill")
+    made = settings(small_model, folder / "again", {"preset": "random-waterfill"})
     monkeypatch.setattr(GoldiTrainer, "compute_loss", failing)
     with pytest.raises(RunFailed, match="enough"):
         run(made)
@@ -242,10 +293,15 @@ def test_a_resumed_run_ends_as_the_straight_one(
 def test_goldimask_d_with_full_tuning_keeps_float32_masters(
     finished: Path, small_model: Path, folder: Path
 ) -> None:
-    made = settings(small_model, folder / "full", "goldimask-d", max_steps=2, learning_rate=5e-6)
-    from dataclasses import replace
-
+    chosen = {"preset": "goldimask-d", "select": {"engine": "host"}}
+    options = {"max_steps": 2, "learning_rate": 5e-6, "per_device_train_batch_size": 1}
+    made = settings(small_model, folder / "full", chosen, 4, **options)
+    helper().submit(rehearsal.C.rehearsal_beside, 1).result()  # its waits hold nobody up
     done = run(replace(made, lora=None))
+    counted = Waits.found["full", 2]
+    print(f"\nhost waits of a step of four micro-batches: {counted}")
+    assert counted.pop("beside: an event") == 4  # one cut each
+    assert sum(counted.values()) <= 3
     assert {v.dtype for v in weights(done).values()} == {torch.float32}
     tuned = load_backbone(done, dtype="float32", device="cpu").model.state_dict()
     before = load_backbone(small_model, dtype="bfloat16", device="cpu").model.state_dict()

@@ -5,6 +5,9 @@
 //   * every place where the host would wait for the device is counted, or refused in strict mode:
 //     blocking copies in either direction, copies into pageable memory, scalars, operators whose
 //     shape depends on data, and waits for an event or the whole device;
+//   * copies that nobody waits for are late: what goes to pinned memory is not there, and what
+//     leaves it must stay as it is, until the host has waited for the right event;
+//   * a thread begins with device 0, and may not wait for an event of another one than its own;
 //   * autocast with CUDA's operator lists, so that rounding happens where it would there;
 //   * memory in use and its peak.
 // No Python header is needed: the controls at the end are plain C functions.
@@ -26,12 +29,15 @@
 #include <torch/library.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -44,14 +50,23 @@ constexpr DeviceIndex DEVICES = 2;
 
 thread_local DeviceIndex current = 0;
 thread_local bool emulating = false;  // inside a borrowed CPU kernel: its copies are not ours
+thread_local bool beside = false;  // a thread whose waits hold nobody up
 
 // Everything shared lives until the process is gone: tensors may be freed after static objects are.
+struct Late {  // a copy between a device and pinned memory that has not run yet
+  DeviceIndex device;
+  int64_t turn;
+  Tensor host, value;
+  bool down;
+};
 struct Books {
   std::mutex lock;
   std::map<std::string, int64_t> waits, kernels;
   std::set<const void*> pinned;
   int64_t used = 0, peak = 0;
   bool strict = false;
+  std::vector<Late> late;
+  int64_t turn = 0;
 };
 Books& books() {
   static auto* all = new Books;
@@ -63,10 +78,34 @@ void host_waits(const std::string& where) {
   bool strict;
   {
     std::lock_guard<std::mutex> hold(books().lock);
-    ++books().waits[where];
+    ++books().waits[(beside ? "beside: " : "") + where];
     strict = books().strict;
   }
   TORCH_CHECK(!strict, "rehearsal: the host waits for the device: ", where);
+}
+
+// ---- copies that are still to come ---------------------------------------------------------------
+
+void run_late(DeviceIndex device, int64_t until) {
+  std::vector<Late> now, then;
+  {
+    std::lock_guard<std::mutex> hold(books().lock);
+    for (auto& x : books().late)
+      (x.device == device && x.turn <= until ? now : then).push_back(std::move(x));
+    books().late = std::move(then);
+  }
+  for (auto& x : now) {
+    if (x.down) x.host.copy_(x.value);
+    else TORCH_CHECK(at::equal(x.host, x.value),
+                     "rehearsal: pinned memory was written before the copy out of it had run");
+  }
+}
+void run_late(DeviceIndex device) { run_late(device, std::numeric_limits<int64_t>::max()); }
+
+void be_late(DeviceIndex device, const Tensor& host, const Tensor& value, bool down) {
+  if (down) host.is_floating_point() ? host.fill_(NAN) : host.fill_(1);
+  std::lock_guard<std::mutex> hold(books().lock);
+  books().late.push_back({device, ++books().turn, host.detach(), value.clone(), down});
 }
 
 // ---- memory ---------------------------------------------------------------------------------
@@ -128,9 +167,22 @@ PinnedMemory& pinned_memory() {
   return *one;
 }
 
+struct OnDevice {  // allocate on the asked device
+  DeviceIndex before = current;
+  explicit OnDevice(std::optional<Device> d) {
+    if (d && d->has_index()) current = d->index();
+  }
+  ~OnDevice() { current = before; }
+};
+
 // ---- devices, streams, events -----------------------------------------------------------------
 
 using Clock = std::chrono::steady_clock;
+struct Moment {  // of an event
+  Clock::time_point time;
+  DeviceIndex device;
+  int64_t turn;
+};
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   static constexpr c10::DeviceType static_type = HERE;
@@ -151,23 +203,43 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Stream getNewStream(Device d, int) const override { return Stream(Stream::DEFAULT, d); }
   Stream exchangeStream(Stream s) const override { return Stream(Stream::DEFAULT, s.device()); }
   bool queryStream(const Stream&) const override { return true; }
-  void synchronizeStream(const Stream&) const override { host_waits("a stream"); }
-  void synchronizeDevice(DeviceIndex) const override { host_waits("the device"); }
+  void synchronizeStream(const Stream& s) const override {
+    host_waits("a stream");
+    run_late(s.device_index());
+  }
+  void synchronizeDevice(DeviceIndex d) const override {
+    host_waits("the device");
+    run_late(d < 0 ? current : d);
+  }
   void recordDataPtrOnStream(const c10::DataPtr&, const Stream&) const override {}
-  // An event is the time at which it was recorded; all work is done by then.
-  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag) const override {
-    if (*event == nullptr) *event = new Clock::time_point;
-    *static_cast<Clock::time_point*>(*event) = Clock::now();
+  // An event is the moment at which it was recorded; all kernels are done by then.
+  void record(void** event, const Stream& s, DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) *event = new Moment;
+    std::lock_guard<std::mutex> hold(books().lock);
+    *static_cast<Moment*>(*event) = {Clock::now(), s.device_index(), books().turn};
   }
   void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override { host_waits("an event"); }
+  bool queryEvent(void* event) const override {
+    if (event == nullptr) return true;
+    auto* it = static_cast<Moment*>(event);
+    std::lock_guard<std::mutex> hold(books().lock);
+    for (const auto& x : books().late) if (x.device == it->device && x.turn <= it->turn) return false;
+    return true;
+  }
+  void synchronizeEvent(void* event) const override {
+    host_waits("an event");
+    if (event == nullptr) return;
+    auto* it = static_cast<Moment*>(event);
+    TORCH_CHECK(it->device == current, "rehearsal: a thread of device ", int(current),
+                " waits for an event of device ", int(it->device));
+    run_late(it->device, it->turn);
+  }
   double elapsedTime(void* a, void* b, DeviceIndex) const override {
-    auto span = *static_cast<Clock::time_point*>(b) - *static_cast<Clock::time_point*>(a);
+    auto span = static_cast<Moment*>(b)->time - static_cast<Moment*>(a)->time;
     return std::chrono::duration<double, std::milli>(span).count();
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
-    delete static_cast<Clock::time_point*>(event);
+    delete static_cast<Moment*>(event);
   }
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard);
@@ -194,6 +266,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return at::detail::createCPUGenerator();
   }
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    OnDevice there(storage.device());
     auto next = device_memory().allocate(bytes);
     if (storage.data()) std::memcpy(next.get(), storage.data(), std::min(bytes, storage.nbytes()));
     storage.unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(next));
@@ -203,13 +276,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 // ---- operators that are about memory, not arithmetic -------------------------------------------
 
-struct OnDevice {  // allocate on the asked device
-  DeviceIndex before = current;
-  explicit OnDevice(std::optional<Device> d) {
-    if (d && d->has_index()) current = d->index();
-  }
-  ~OnDevice() { current = before; }
-};
 const auto KEYS = c10::DispatchKeySet(c10::DispatchKey::PrivateUse1);
 
 Tensor empty(c10::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
@@ -234,22 +300,29 @@ Tensor on_host(const Tensor& t) {  // the same memory, seen as a CPU tensor
 }
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
-  if (from.is_cpu() != to.is_cpu() && from.numel()) {
-    const bool down = to.is_cpu();
+  bool late = false;
+  const bool down = to.is_cpu();
+  const auto device = (down ? from : to).device().index();
+  if (from.is_cpu() != to.is_cpu() && from.numel() && !emulating) {
+    late = non_blocking && (down ? to : from).is_pinned();
     if (!non_blocking) host_waits(down ? "copy to the host" : "copy to the device");
-    else if (down && !to.is_pinned()) host_waits("copy to pageable memory");
+    else if (down && !late) host_waits("copy to pageable memory");
+    if (!non_blocking || (down && !late)) run_late(device);
   }
-  on_host(to).copy_(on_host(from));
+  if (late) be_late(device, down ? to : from, on_host(from), down);
+  if (!late || !down) on_host(to).copy_(on_host(from));
   return to;
 }
 
 Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
+  OnDevice there(to.device());
   at::native::resize_(to, from.sizes());
   return copy_from(from, to, false);
 }
 
 at::Scalar scalar(const Tensor& t) {
   host_waits("a scalar");
+  if (!emulating) run_late(t.device().index());
   return at::_local_scalar_dense(on_host(t));
 }
 
@@ -327,6 +400,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("unfold", &at::native::unfold);
   m.impl("resize_", [](const Tensor& t, c10::IntArrayRef size,
                        std::optional<at::MemoryFormat> f) -> const Tensor& {
+    OnDevice there(t.device());
     return at::native::resize_(t, size, f);
   });
   m.impl("set_.source_Storage",
@@ -369,6 +443,8 @@ void rehearsal_reset() {
 }
 
 void rehearsal_strict(int on) { books().strict = on != 0; }
+
+void rehearsal_beside(int on) { beside = on != 0; }
 
 int64_t rehearsal_memory(int peak) { return peak ? books().peak : books().used; }
 

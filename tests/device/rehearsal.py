@@ -77,6 +77,7 @@ def register() -> None:
     module.is_bf16_supported = lambda: True
     module.memory_allocated = lambda d=None: C.rehearsal_memory(0)
     module.max_memory_allocated = lambda d=None: C.rehearsal_memory(1)
+    module.reset_peak_memory_stats = lambda d=None: reset()
     module.empty_cache = lambda: None
     torch._register_device_module(NAME, module)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)

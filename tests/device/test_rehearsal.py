@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from device.rehearsal import can_build
 from needs import need
 
 HERE = Path(__file__).parent
 
 
+@pytest.mark.real
 def test_aboard_the_rehearsal_device() -> None:
     need("a C++ compiler", can_build(), "apt install g++")
     words = [sys.executable, str(HERE / "rehearsal.py"), "-m", "pytest", str(HERE / "aboard.py")]

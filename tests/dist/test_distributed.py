@@ -14,7 +14,7 @@ from dist.worker import SGD, made
 from goldimask.config import recipe_yaml
 from invariant.runs import losses, recipe, run, weights
 
-pytestmark = pytest.mark.dist
+pytestmark = [pytest.mark.dist, pytest.mark.real]
 HERE = Path(__file__).parent
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 PAIRS = (
@@ -26,6 +26,7 @@ PAIRS = (
     "adapter@ddp",
     "plain@fsdp2",
     "accumulated@fsdp2",
+    "divided@fsdp2",
     "checkpointed@fsdp2",
     "adapter@fsdp2",
     "empty@fsdp2",

@@ -10,6 +10,7 @@ SGD = {"optim": "sgd", "learning_rate": 0.05, "max_steps": 6, "eval_steps": 3, "
 SCENARIOS: dict[str, dict] = {
     "plain": {"trainer": {**SGD, "per_device_train_batch_size": 4}},
     "accumulated": {"trainer": {**SGD, "per_device_train_batch_size": 2}},
+    "divided": {"trainer": {**SGD, "per_device_train_batch_size": 2}},  # in what engine they take
     "checkpointed": {
         "trainer": {**SGD, "per_device_train_batch_size": 2, "gradient_checkpointing": True}
     },
@@ -45,8 +46,12 @@ def made(name: str, model: Path, folder: Path, label: str):
 def main(model: str, folder: str, names: list[str]) -> None:
     from accelerate.state import AcceleratorState, GradientState
 
+    from goldimask.processes import rank
+    from goldimask.select.reveal import SubmodularSelect
     from goldimask.train.launch import environment
     from goldimask.train.run import train
+
+    runs = SubmodularSelect.runs
 
     for word in names:
         name, _, kind = word.partition("@")
@@ -55,6 +60,8 @@ def main(model: str, folder: str, names: list[str]) -> None:
         os.environ.update(environment(kind))  # type: ignore[arg-type]
         AcceleratorState._reset_state()  # the processes stay connected, only the engine changes
         GradientState._reset_state()
+        divided = name == "divided" and rank() == 1
+        SubmodularSelect.runs = (lambda self, device: "device") if divided else runs
         train(made(name, Path(model), Path(folder), kind))
 
 

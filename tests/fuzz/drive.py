@@ -30,8 +30,8 @@ from fuzz.borders import BORDERS, TASKS, TINY, Generations  # noqa: E402
 from goldimask.errors import GoldimaskError  # noqa: E402
 
 SECONDS, MEGABYTES = 10, 1000
-# cases of a whole campaign: about 12 rows a file, 20 generations a case
-FULL = {"rows": 8500, "recipes": 10_000, "model folders": 1000, "run folders": 1000}
+# cases of a whole campaign: about 9 rows a file, 20 generations a case
+FULL = {"rows": 11_500, "recipes": 10_000, "model folders": 1000, "run folders": 1000}
 FULL |= {"tables and pages": 5000, "chat templates": 1000, "generations": 1000}
 
 

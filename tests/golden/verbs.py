@@ -17,7 +17,7 @@ from golden import library
 GENERATIONS = Path(__file__).parent / "fixtures" / "generations"
 LAB = (
     "change.data.limit=40 change.data.validation=8 change.trainer.max_steps=2 "
-    "change.trainer.eval_steps=2 judging.problems=2 judging.taus=[0.9] cost_rounds=1"
+    "change.trainer.eval_steps=2 judging.problems=2 judging.taus=[0.9]"
 )
 PRETRAINING = (
     "output=base batch_size=2 model.width=32 model.layers=1 model.heads=2 model.mlp=32 "

@@ -162,9 +162,12 @@ def fork_jobs() -> None:
     """Let campaigns fork their jobs."""
     from goldimask.campaign import executors
 
-    def forked(job: executors.Job, logs: Path, program: object) -> executors._Running:
-        log = logs / f"{job.name.replace('/', '_')}.log"
-        return executors._Running(job, Forked(list(job.words), log), log)  # type: ignore[arg-type]
+    def forked(
+        job: executors.Job, logs: Path, program: object, words: Any, slot: Any, lock: Any
+    ) -> executors._Running:
+        log = executors.forget(logs, job.name)
+        process: Any = Forked(list(words), log)
+        return executors._Running(job, process, log, slot, lock)
 
     executors._start = forked
 
@@ -223,7 +226,12 @@ def compare_words(folder: Path, there: bool) -> list[str]:
     changes = [f"change.{k}={v}" for k, v in SMALL.items()]
     changes += ["rows=[base, vanilla]", f"backbones=[{MODEL}]", "seeds=[0]"]
     changes += ["judging.tasks=[tiny-sort]", "judging.problems=4", "judging.taus=[0.9]"]
-    changes += ["judging.main_tau=0.9", "judging.batch_size=2", "cost_rounds=0"]
+    changes += [
+        "judging.main_tau=0.9",
+        "judging.batch_size=2",
+        "tables=[main, paired]",
+        "figures=[]",
+    ]
     return ["compare", "lab", *changes, "--out", str(folder), "--jobs", "2"]
 
 

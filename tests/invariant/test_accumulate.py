@@ -12,6 +12,8 @@ from accelerate import Accelerator
 from goldimask.keys import Keys
 from goldimask.methods import Method, method
 from goldimask.select import engine
+from goldimask.select.race import Race
+from goldimask.select.reveal import SubmodularSelect
 from goldimask.step import MaskedStep
 from invariant.runs import losses, recipe, run, same, weights
 from unit.fakes import FakeScorer, TableModel, make_batch
@@ -97,9 +99,14 @@ def test_a_probe_with_dropout_is_not_begun_ahead(threads: set[str]) -> None:
     assert "goldimask-ahead" not in threads
 
 
-def test_the_next_probe_comes_before_the_training_pass() -> None:
-    """Two calls a step, in the order that leaves time to select."""
+@pytest.mark.parametrize("where", ["host", "device", "auto"])
+def test_the_next_probe_comes_before_the_training_pass(
+    where: str, monkeypatch: pytest.MonkeyPatch, threads: set[str]
+) -> None:
+    """Two calls a step, in the order that leaves time to select. The order is the same whatever
+    engine a rank found to be faster: sharded models meet in every call."""
     order: list[str] = []
+    monkeypatch.setattr(SubmodularSelect, "runs", lambda self, device: where)
 
     class Noted(FakeScorer):
         def __call__(self, model, batch, *args, **kwargs):
@@ -113,6 +120,23 @@ def test_the_next_probe_comes_before_the_training_pass() -> None:
     assert order == [
         "probe 0", "probe 1", "train 0", "probe 2", "train 1", "probe 3", "train 2", "train 3",
     ]  # fmt: skip
+    assert ("goldimask-ahead" in threads) == (where == "host")
+
+
+def test_a_race_knows_what_the_loop_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+
+    def race(self, host, device, where, spare):
+        told.append(float(spare))
+        return host()
+
+    monkeypatch.setattr(SubmodularSelect, "runs", lambda self, device: "auto")
+    monkeypatch.setattr(Race, "__call__", race)
+    step = MaskedStep(method("goldimask-d"), FakeScorer())
+    list(step.accumulate(TableModel(), next(groups())))
+    assert len(told) == 4 and min(told) > 0
+    plain_step = list(step.accumulate(TableModel(), next(groups())[:1]))
+    assert plain_step and told[4:] == [0.0]  # nothing to hide behind
 
 
 def test_an_error_of_the_selection_reaches_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +156,7 @@ def test_the_trainer_selects_ahead(
     ahead = run(recipe(small_model, tmp_path / "ahead", trainer=options))
     assert "goldimask-ahead" in threads
     threads.clear()
-    monkeypatch.setattr(Method, "overlaps", lambda self, device: False)
+    monkeypatch.setattr(Method, "overlaps", property(lambda self: False))
     alone = run(recipe(small_model, tmp_path / "alone", trainer=options))
     assert "goldimask-ahead" not in threads
     assert losses(ahead) == losses(alone)

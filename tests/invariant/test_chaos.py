@@ -7,7 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.real
 def test_killed_commands_go_on_and_end_as_if_they_had_not_been() -> None:
     words = ["--train", "2", "--eval", "1", "--compare", "1", "--seed", "3"]
     done = subprocess.run(

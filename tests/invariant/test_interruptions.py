@@ -48,6 +48,7 @@ def resumed(small_model: Path, folder: Path, point: str) -> Path:
     return run(recipe(small_model, folder / point, **LONG), resume=True)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("point", KILLS)
 def test_kill_during_a_save(small_model: Path, whole: Path, ended, point: str) -> None:
     folder, codes = ended
@@ -60,6 +61,7 @@ def test_kill_during_a_save(small_model: Path, whole: Path, ended, point: str) -
     assert not (again / ".writing").exists()
 
 
+@pytest.mark.real
 def test_full_disk_keeps_the_previous_checkpoint(small_model: Path, whole: Path, ended) -> None:
     folder, codes = ended
     assert codes["full-disk"] == 3
@@ -70,6 +72,7 @@ def test_full_disk_keeps_the_previous_checkpoint(small_model: Path, whole: Path,
     assert same(weights(resumed(small_model, folder, "full-disk")), weights(whole))
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("name", SIGNALS)
 def test_signals_save_and_leave(small_model: Path, whole: Path, ended, name: str) -> None:
     folder, codes = ended
@@ -84,12 +87,14 @@ def test_signals_save_and_leave(small_model: Path, whole: Path, ended, name: str
     assert same(weights(again), weights(whole))
 
 
+@pytest.mark.real
 def test_a_second_signal_ends_at_once(ended) -> None:
     folder, codes = ended
     assert codes["SIGUSR1-twice"] == -signal.SIGUSR1
     assert not (folder / "SIGUSR1-twice.partial" / "checkpoint-6").exists()
 
 
+@pytest.mark.real
 def test_a_resumed_run_counts_the_seconds_of_all_its_starts(
     small_model: Path, whole: Path, ended, tmp_path: Path
 ) -> None:
@@ -113,6 +118,7 @@ def test_a_resumed_run_counts_the_seconds_of_all_its_starts(
     assert len(facts["hardware"]) == 1
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_kill_before_the_first_checkpoint_leaves_nothing_in_the_way(
     small_model: Path, whole: Path, ended, tmp_path: Path, resume: bool
@@ -142,6 +148,7 @@ def test_damaged_checkpoints_are_set_aside(tmp_path: Path) -> None:
     assert (tmp_path / "x.damaged-2" / "checkpoint-4").is_dir()
 
 
+@pytest.mark.real
 def test_changes_are_named_and_refused_unless_told(small_model: Path, ended) -> None:
     from goldimask.train.run import train
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -136,6 +138,41 @@ def test_non_finite_loss_stops_and_leaves_no_run(small_model: Path, tmp_path: Pa
     found = json.loads(kept.read_text())
     assert set(found["bad"]) <= set(found["batch"]) and len(found["batch"]) == 8
     assert found["bad"] and found["seed"] == made.seed and found["step"] >= 1
+
+
+def test_one_bad_micro_batch_of_a_group_is_named_before_the_weights_move(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Losses are looked at once an optimiser step, when all of its micro-batches are in."""
+    from goldimask.step import MaskedStep
+
+    whole, steps = MaskedStep.finish, []
+
+    def finish(self, model, begun, denominator=None):
+        out = whole(self, model, begun, denominator)
+        if torch.is_grad_enabled():
+            steps.append((begun.batch.on_host()[1], next(model.parameters()).detach().clone()))
+        if len(steps) != 2:
+            return out
+        return replace(out, loss=out.loss * float("nan"), per_example=out.per_example * math.nan)
+
+    monkeypatch.setattr(MaskedStep, "finish", finish)
+    options = {"per_device_train_batch_size": 2, "max_steps": 2}
+    with pytest.raises(RunFailed, match="non-finite loss at step 1"):
+        run(recipe(small_model, tmp_path / "x", "vanilla", trainer=options))
+    found = json.loads((tmp_path / "x.non_finite.json").read_text())
+    assert len(steps) == 4 and found["bad"] == found["batch"] == steps[1][0]
+    assert torch.equal(steps[0][1], steps[3][1])
+
+
+def test_weights_that_score_nothing_are_said_so(
+    small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from goldimask.train.trainer import GoldiTrainer
+
+    monkeypatch.setattr(GoldiTrainer, "_held_out_losses", lambda self: [1.0, math.nan])
+    with pytest.raises(RunFailed, match="non-finite held-out loss at step"):
+        run(recipe(small_model, tmp_path / "x", "vanilla", trainer={"max_steps": 1}))
 
 
 def test_kernels_are_compiled_before_the_first_step(

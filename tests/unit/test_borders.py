@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -112,6 +112,8 @@ def test_special_text_is_recognised_without_backtracking() -> None:
         ("[" * 2000, "nested too deeply"),
         ("a: &a [1]\nb: [*a, *a]", "an alias"),
         ("seed: .nan", "seed: nan is not a finite number"),
+        ('lora: {dropout: "1e999"}', "lora.dropout: .*finite number"),
+        ('data: {? "' + "x" * 5000 + '" : 1}', "data.x+... .5000 characters.: unknown key"),
         ("output: 2024-01-01", "output: .* is a date"),
         ("seed: !!timestamp x", "not valid YAML"),
         ("1: 2", "the key 1 is not a text"),
@@ -132,6 +134,24 @@ def test_odd_overrides(word) -> None:
     with pytest.raises(GoldimaskError, match="override") as error:
         apply_overrides({}, [word])
     assert len(str(error.value)) < 1000
+
+
+def test_a_text_is_no_way_to_an_infinite_number() -> None:
+    from goldimask.methods import method
+    from goldimask.train.arguments import check_trainer
+
+    with pytest.raises(GoldimaskError, match=r"method\.weigh\.cap: .*finite number"):
+        method(weigh={"kind": "waterfill", "cap": "inf"})
+    with pytest.raises(GoldimaskError, match=r"trainer\.learning_rate: .*finite number"):
+        check_trainer({"learning_rate": "1e999"})
+
+
+@pytest.mark.parametrize("key", ["push_to_hub", "hub_model_id", "hub_strategy"])
+def test_a_recipe_publishes_nothing(key) -> None:
+    from goldimask.train.arguments import check_trainer
+
+    with pytest.raises(GoldimaskError, match=rf"trainer\.{key}: a recipe publishes nothing"):
+        check_trainer({key: True})
 
 
 @pytest.mark.parametrize("kind", [7, ["a"], {"b": 1}, None])
@@ -167,14 +187,15 @@ def edit(file: Path, **changes) -> None:
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps: nan is not a finite number"),
         ({"hidden_size": "many"}, "config.json"),
         ({"num_attention_heads": 0}, "num_attention_heads: 0 is not a size"),
+        ({"model_type": "x" * 5000}, "model_type 'x{200}... .5000 characters.'"),
     ],
 )
 def test_configs_are_checked_before_a_model_is_made(changes, words, copy) -> None:
     edit(copy / "config.json", **changes)
     began = time.process_time()
-    with pytest.raises(GoldimaskError, match=words):
+    with pytest.raises(GoldimaskError, match=words) as error:
         load_backbone(copy)
-    assert time.process_time() - began < 5.0
+    assert time.process_time() - began < 5.0 and len(str(error.value)) < 2000
 
 
 def weights(folder: Path) -> Path:
@@ -218,7 +239,9 @@ def test_headers_are_checked_against_the_file(copy) -> None:
             load_backbone(copy)
 
 
-@pytest.mark.parametrize("name", ["../outside.safetensors", "/etc/x.safetensors", 7, "x.bin"])
+@pytest.mark.parametrize(
+    "name", ["../outside.safetensors", "/etc/x.safetensors", 7, "9" * 5000 + ".safetensors"]
+)
 def test_an_index_names_files_of_its_folder(name, copy) -> None:
     shutil.copy(weights(copy), copy.parent / "outside.safetensors")
     index = {"weight_map": {"model.norm.weight": name}}
@@ -253,11 +276,12 @@ DOUBLING = "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = 
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
     ],
 )
-def test_templates_cannot_take_all_time_or_memory(template) -> None:
+def test_templates_cannot_take_all_time_or_memory(template, monkeypatch) -> None:
+    monkeypatch.setattr("goldimask.backbones.template.SECONDS", 0.5)
     began = time.process_time()
     with pytest.raises(GoldimaskError, match="the chat template"):
         render(template, messages=MESSAGES)
-    assert time.process_time() - began < 9.0
+    assert time.process_time() - began < 5.0
 
 
 @pytest.mark.parametrize("family", ["llada", "dream"])
@@ -299,12 +323,38 @@ def test_tables_hold_neither_formulas_nor_links() -> None:
     assert csv(Table("x", "x", ("a",), ((-1.5,),))) == "a\n-1.5\n"
 
 
-def test_an_output_that_cannot_be_written_is_one_line(tmp_path) -> None:
+def test_the_terminal_shows_names_and_texts_as_they_are(capsys) -> None:
+    from goldimask import console
+
+    odd = "a[/b] [link=x]y[/link] :smile: \x1b]0;title\x07\x9b2J"
+    console.say(odd)
+    console.emit({}, False, odd)
+    console.emit({}, False, console.table(odd, ["a"], [[odd]]))
+    out, err = capsys.readouterr()
+    for said in (out, err):
+        assert "[link=x]y[/link] :smile:" in said and "\\x1b]0;title" in said
+        assert not {"\x1b", "\x07", "\x9b"} & set(said)
+
+
+def test_half_a_character_on_stdout_is_json_still(monkeypatch) -> None:
+    from goldimask import cli, console
+
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "argv", ["goldimask"])
+    monkeypatch.setattr(cli, "app", lambda: console.emit({"text": "\ud800"}, True))
+    cli.main()
+    assert json.loads(out.buffer.getvalue()) == {"text": "\ud800"}
+
+
+def test_an_output_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsys) -> None:
+    from goldimask.cli import main
+
     (tmp_path / "file").write_text("")
-    words = ["train", "tiny", f"output={tmp_path}/file/run"]
-    done = subprocess.run(
-        [sys.executable, "-m", "goldimask", *words], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ") and "file" in done.stderr
-    assert "Traceback" not in done.stderr
+    words = ["goldimask", "train", "tiny", f"output={tmp_path}/file/run"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and "file" in said and said.count("\n") == 1

@@ -85,6 +85,19 @@ def test_each_name_is_in_the_legend_once():
     assert [t.get_text() for t in legend.get_texts()] == ["a", "b"]
 
 
+def test_charts_of_other_names_have_legends_and_labels_of_their_own():
+    """The paper's priorities and supports: nothing of one chart is in the other."""
+    one, two = Chart("one", "x", "y", (line("a"), line("b"))), Chart("two", "x", "z", (line("c"),))
+    drawing = draw(Figure("n", "t", (one, two)))
+    legends = [axis.get_legend() for axis in drawing.axes]
+    assert [[t.get_text() for t in x.get_texts()] for x in legends if x] == [["a", "b"], ["c"]]
+    assert [axis.get_ylabel() for axis in drawing.axes] == ["y", "z"]
+    shared = draw(Figure("n", "t", (one, Chart("two", "x", "y", (line("c"), line("a"))))))
+    (legend,) = shared.legends
+    assert [t.get_text() for t in legend.get_texts()] == ["a", "b", "c"]
+    assert [axis.get_ylabel() for axis in shared.axes] == ["y", ""]
+
+
 def test_intervals_stand_in_the_order_given():
     bars = (Bar("cart", -0.5, -1.0, 0.2), Bar("goldimask-d", 2.0, 1.0, 3.0))
     drawing = draw(Figure("n", "t", (Intervals("points", bars), Intervals("steps", bars))))

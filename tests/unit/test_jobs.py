@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,17 @@ def test_a_second_writer_is_told_who_holds_the_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_to_a_folder_has_the_lock_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to("run")
+    with (
+        locked(tmp_path / "run"),
+        pytest.raises(GoldimaskError, match="link' is being written by process"),
+        locked(tmp_path / "link"),
+    ):
+        pass
+
+
 def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     code = (
@@ -141,6 +153,17 @@ def test_a_seal_of_nothing_is_no_seal(tmp_path: Path) -> None:
     for content in ('{"files": {}}', '{"files": []}', '{"files": null}'):
         (tmp_path / "complete.json").write_text(content)
         assert damage(tmp_path) == "its complete.json names no files"
+
+
+def test_a_seal_without_one_of_its_files_is_no_seal(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    seal(tmp_path)
+    content = json.loads((tmp_path / "complete.json").read_text())
+    assert damage(tmp_path) is None
+    del content["files"]["b"]
+    (tmp_path / "complete.json").write_text(json.dumps(content))
+    assert damage(tmp_path) == "its complete.json is damaged"
 
 
 def test_secrets_are_not_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

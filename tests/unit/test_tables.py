@@ -1,9 +1,10 @@
-"""One table in four formats; the paper's results table."""
+"""One table in five formats; the paper's results table."""
 
 from __future__ import annotations
 
 import csv as csv_files
 import io
+import json as json_files
 import math
 import statistics
 
@@ -11,15 +12,16 @@ import pytest
 
 from goldimask.errors import GoldimaskError
 from goldimask.report.json_tables import tables_of
+from goldimask.report.results import panels_table, results
 from goldimask.tables import (
     Change,
+    Panel,
     Table,
     csv,
     file_name,
+    json,
     latex,
     markdown,
-    results,
-    results_table,
     shown,
     terminal,
     write,
@@ -48,7 +50,8 @@ def test_results_follow_the_paper():
 
 def test_results_in_every_format():
     runs = {k: v for k, v in RUNS.items() if k != "base"}
-    made = results_table(results(runs, ("vanilla", "lift")), "main", "Accuracy", "fixed length")
+    found = results(runs, ("vanilla", "lift"))
+    made = panels_table({"": found}, "main", "Accuracy", "fixed length")
     text = markdown(made)
     assert "| goldimask-d | **81.0 ± 1.4** | 19.0 ± 1.4 |" in text
     assert "| vs. lift | ↑ 2.5% | ↓ 9.5% |" in text and "fixed length" in text
@@ -58,8 +61,40 @@ def test_results_in_every_format():
     rows = list(csv_files.DictReader(io.StringIO(csv(made))))
     assert len(rows) == 9 and rows[-1]["against"] == "lift" and rows[0]["change"] == ""
     assert float(rows[6]["mean"]) == pytest.approx(0.81)
+    record = json_files.loads(json(made))["rows"][6]
+    assert record["mean"] == pytest.approx(0.81) and record["change"] == pytest.approx(2 / 79)
     lines = terminal(made).splitlines()
     assert len({len(x) for x in lines[2:8]}) == 1 and "vs. lift" in lines[7]
+
+
+def test_panels_stand_below_or_beside_each_other():
+    """Side by side, as the paper's table of code: groups of columns, no name of one baseline."""
+    found = results({k: v for k, v in RUNS.items() if k != "base"}, ("vanilla", "lift"))
+    below = panels_table({"A": found, "B": found}, "main", "Accuracy")
+    assert [row[0] for row in below.rows].count(Panel("A")) == 1 and len(below.rows) == 10
+    beside = panels_table({"A": found, "B": found}, "code", "Code", wide=True)
+    assert beside.columns == ("method", *(f"{p}: {c}" for p in "AB" for c in found.columns))
+    assert len(beside.rows) == 4 and beside.rows[-1][0] == "vs. best baseline"
+    text = latex(beside)
+    assert r" & \multicolumn{3}{c}{A} & \multicolumn{3}{c}{B} \\" in text
+    assert r"\cmidrule(lr){2-4}\cmidrule(lr){5-7}" in text
+    assert r"Method & GSM8K & Sudoku & Average & GSM8K & Sudoku & Average \\" in text
+    assert "GoldiMask-D & " in text and csv(beside) == csv(below)
+    one = {"A": results({"v": {0: {"aime24": 0.1}}}), "B": results({"v": {0: {"aime24": 0.2}}})}
+    single = panels_table(one, "aime", "AIME", wide=True)
+    assert single.columns == ("method", "A", "B") and not single.groups
+
+
+def test_a_long_table_is_several_in_latex():
+    text = latex(Table("t", "Long", ("x",), tuple((i,) for i in range(120)), note="n"))
+    assert text.count(r"\begin{table}") == text.count(r"\end{table}") == 3
+    assert text.count(r"\caption{Long, continued}") == 2 and text.count("Long. n") == 1
+    assert r"\label{tab:t-80}" in text and latex(Table("t", "None", ("x",), ())).count("rule") == 3
+
+
+def test_parts_are_a_column_of_records():
+    made = Table("t", "t", ("x", "n"), ((Panel("one"), ""), ("a", 1), (Panel("two"), ""), ("b", 2)))
+    assert made.records == (("panel", "x", "n"), ("one", "a", 1), ("two", "b", 2))
 
 
 def test_missing_scores_are_named():
@@ -72,7 +107,7 @@ def test_missing_scores_are_named():
 
 def test_cells_are_escaped_in_every_format():
     made = Table("t", "a_b & c", ("x|y", "n"), (("50% <b>\n", 1.23456), ("\\x", None)))
-    assert r"50\% \textless{}b\textgreater{}⏎ & 1.235" in latex(made)
+    assert r"50\% \textless{}b\textgreater{}\textbackslash{}n & 1.235" in latex(made)
     assert r"\caption{a\_b \& c}" in latex(made) and r"\textbackslash{}x" in latex(made)
     assert "| 50% &lt;b>⏎ | 1.235 |" in markdown(made) and "x\\|y" in markdown(made)
     rows = list(csv_files.reader(csv(made).splitlines(keepends=True)))
@@ -82,7 +117,8 @@ def test_cells_are_escaped_in_every_format():
 
 def test_files_have_safe_names(tmp_path):
     made = Table("a/b c", "t", ("x",), ((1,),))
-    assert [p.name for p in write(made, tmp_path)] == ["a-b-c.csv", "a-b-c.md", "a-b-c.tex"]
+    names = [p.name for p in write(made, tmp_path)]
+    assert names == ["a-b-c.csv", "a-b-c.md", "a-b-c.tex", "a-b-c.json"]
     assert file_name("…") == "-" and file_name("") == "unnamed"
 
 

@@ -48,6 +48,15 @@ def test_reductions_are_against_the_most_accurate_baseline():
     assert reductions([at("ours", 0.7, 12)]) == []
 
 
+def test_an_untuned_model_is_no_baseline_beside_a_tuned_one():
+    """The paper compares with fine-tuned baselines; the base may be more accurate than all."""
+    base, ours = at("base", 0.9, 40, True, untuned=True), at("ours", 0.7, 5)
+    (made,) = reductions([base, at("a", 0.5, 10, True), ours])
+    assert made.against.run == "a" and made.reduction == 0.5
+    (made,) = reductions([base, ours])
+    assert made.against.run == "base"
+
+
 def test_reductions_stay_within_a_backbone():
     found = [at("a", 0.5, 10, True, panel="llada"), at("a", 0.9, 40, True, panel="dream")]
     (made,) = reductions([*found, at("ours", 0.7, 5, panel="llada")])

@@ -3,7 +3,7 @@
     inside a block    W ~ N(0, 1 / fan_in); divided by sqrt(2 layers) where it writes to the
                       residual stream
     embedding         E_v = e_v + s;  e_v ~ N(0, 1/4) for each token, s ~ N(0, 1/4) shared by all
-    head              as `new_llada` and `new_dream` leave it, N(0, 0.02^2)
+    head              as `new_backbone` leaves it, N(0, 0.02^2)
 
 A model with rotary positions, no biases and no causal mask has nothing to attend *by position* with
 until its tokens share a direction: a query and a key that do not depend on the token. The shared
@@ -16,7 +16,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from goldimask.backbones import Backbone, new_dream, new_llada
+from goldimask.backbones import FAMILIES, Backbone
+from goldimask.backbones import new_backbone as new_model
 from goldimask.keys import Stream, torch_seed
 from pretraining.recipe import ModelSection
 from pretraining.tokenizer import build_tokenizer
@@ -47,7 +48,7 @@ def new_backbone(section: ModelSection, seed: int) -> Backbone:
             "max_position_embeddings": section.max_length,
             "tie_word_embeddings": False,
         }
-        backbone = new_dream({**sizes, **special}, tokenizer, seed, name="tiny")
+        backbone = new_model(FAMILIES["dream"], {**sizes, **special}, tokenizer, seed, "tiny")
     else:
         sizes = {
             "d_model": section.width,
@@ -58,7 +59,7 @@ def new_backbone(section: ModelSection, seed: int) -> Backbone:
             "max_sequence_length": section.max_length,
             "weight_tying": False,
         }
-        backbone = new_llada({**sizes, **special}, tokenizer, seed, name="tiny")
+        backbone = new_model(FAMILIES["llada"], {**sizes, **special}, tokenizer, seed, "tiny")
     init_weights(backbone.model, section.layers, seed)
     return backbone
 

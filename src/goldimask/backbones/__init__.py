@@ -16,7 +16,7 @@ from goldimask.backbones.loading import load_backbone
 from goldimask.backbones.lookup import BACKBONES, ModelSource, find_model
 from goldimask.backbones.saving import save_backbone
 from goldimask.backbones.scoring import TokenScorer, predictor_rows
-from goldimask.backbones.scratch import new_backbone, new_dream, new_llada
+from goldimask.backbones.scratch import new_backbone
 
 __all__ = [
     "BACKBONES",
@@ -28,8 +28,6 @@ __all__ = [
     "find_model",
     "load_backbone",
     "new_backbone",
-    "new_dream",
-    "new_llada",
     "predictor_rows",
     "save_backbone",
     "weights_hash",
@@ -45,8 +43,8 @@ def _register() -> None:
         AutoConfig.register(kind, family.config, exist_ok=True)
         AutoModel.register(family.config, family.model, exist_ok=True)
         AutoModelForCausalLM.register(family.config, family.model, exist_ok=True)
-        if family.renamings:
-            register_checkpoint_conversion_mapping(kind, [*family.renamings], overwrite=True)
+        if family.names:
+            register_checkpoint_conversion_mapping(kind, [*family.renamings()], overwrite=True)
 
 
 _register()

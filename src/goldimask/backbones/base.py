@@ -35,6 +35,20 @@ def unchanged(value: Any) -> Any:
     return value
 
 
+def path(name: str) -> str:
+    """A pattern for the beginning of a path, with the number of its block as a group."""
+    return "^" + re.escape(name).replace(r"\{\}", r"(\d+)")
+
+
+def renamed(name: str, table: Iterable[tuple[str, str]]) -> str:
+    """The path with its beginning replaced, which PEFT may have put something before."""
+    start, bare = re.fullmatch(r"((?:base_model\.model\.)?)(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    for old, new in table:
+        if match := re.match(path(old) + r"(?=\.|$)", bare):
+            return start + new.format(*match.groups()) + bare[match.end() :]
+    return name
+
+
 @dataclass(frozen=True)
 class Family:
     """Everything that differs between architectures; each family's file ends with its record.
@@ -49,13 +63,23 @@ class Family:
     tokenizer: str  # the class that the published tokenizer files are for
     hub_config: Callable[[Any], dict[str, Any]]  # a config -> the published config.json
     read: Callable[[dict[str, Any]], dict[str, Any]] = unchanged  # published fields -> the config's
-    to_native: Callable[[str], str] = unchanged  # names of tensors and modules
-    to_hub: Callable[[str], str] = unchanged
+    names: Mapping[str, str] = field(default_factory=dict)  # published -> native paths, {} a block
     layers: Mapping[str, str] = field(default_factory=dict)  # published -> native, linear layers
     hub_targets: Callable[[Sequence[str]], list[str] | str] | None = None  # of an adapter
-    renamings: Sequence[WeightRenaming] = ()  # `to_native` for transformers' own loader
     split: Callable[[dict[str, Tensor]], dict[str, Tensor]] = unchanged  # native -> published
     template_ids: Mapping[str, int] = field(default_factory=dict)  # where a base lacks them
+
+    def to_native(self, name: str) -> str:
+        """A published tensor or module path -> transformers'; other names pass through."""
+        return renamed(name, self.names.items())
+
+    def to_hub(self, name: str) -> str:
+        """The way back."""
+        return renamed(name, ((ours, theirs) for theirs, ours in self.names.items()))
+
+    def renamings(self) -> list[WeightRenaming]:
+        """`to_native` for transformers' own loader."""
+        return [WeightRenaming(path(a), b.replace("{}", r"\1")) for a, b in self.names.items()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,11 @@ from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from goldimask.backbones.base import Family
-from goldimask.backbones.known import settle
 from goldimask.backbones.llada import LLADA
 from goldimask.backbones.stock import STOCK
 from goldimask.errors import GoldimaskError, short
 from goldimask.files import read_object
+from goldimask.known import settle
 
 LAYERS, LARGEST = 1_000, 1 << 28  # nobody has more
 SIZES = (
@@ -30,7 +30,7 @@ SIZES = (
     *("num_key_value_heads", "vocab_size", "max_position_embeddings"),
 )
 FLOATS = {"F64", "F32", "F16", "BF16"}
-INSIDE = re.compile(r"[^/\\\0]+\.safetensors")
+INSIDE = re.compile(r"[^/\\\0]{1,200}\.safetensors")
 BLOCK = re.compile(r"model\.layers\.(\d+)\.")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 Shapes = dict[str, tuple[int, ...]]
@@ -54,7 +54,7 @@ def read_config(
     settings = settle(fields, folder, source, given)
     family = FAMILIES[settings.layout]
     named = {k: fields.pop(k) for k in ("model_type", "architectures") if k in fields}
-    for key in ("auto_map", "transformers_version", "_name_or_path"):
+    for key in ("auto_map", "layout", "transformers_version", "_name_or_path"):
         fields.pop(key, None)
     fields = {"published": named, **fields, "logit_shift": settings.shift}
     fields |= {"mask_token_id": settings.mask_id, "usable_length": settings.usable_length}
@@ -87,8 +87,8 @@ def weight_files(folder: Path) -> list[Path]:
         absent = [name for name in names if not (folder / name).is_file()]
         if absent:
             raise GoldimaskError(
-                f"{folder}: {index.name} names files that are not there: {', '.join(absent)}; "
-                "download the folder again"
+                f"{folder}: {index.name} names files that are not there: "
+                f"{short(', '.join(absent))}; download the folder again"
             )
         return [folder / name for name in names]
     single = folder / "model.safetensors"

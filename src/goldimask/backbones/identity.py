@@ -21,10 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from goldimask.backbones.checkpoint import weight_files
-from goldimask.backbones.known import SETTINGS
 from goldimask.backbones.lookup import CONFIG, find_model
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json
+from goldimask.known import SETTINGS
 
 TOKENIZER = (
     "tokenizer.json",

@@ -11,20 +11,18 @@ gradient, and pad is EOS here), and row i predicts token i.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
-from transformers.core_model_loading import WeightRenaming
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from goldimask.backbones.base import Family
 from goldimask.backbones.scoring import DiffusionModel
 from goldimask.backbones.stock import FullAttention
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
 
 # LLaDA's name -> Llama's name
 FIELDS = {
@@ -84,6 +82,7 @@ BLOCK_NAMES = {
 LINEAR_NAMES = {a: b.partition(".")[2] for a, b in BLOCK_NAMES.items() if "." in b}
 # `ff_out` is the head at the top level and the down projection inside a block
 TOP_NAMES = {"wte": "model.embed_tokens", "ln_f": "model.norm", "ff_out": "lm_head"}
+NAMES = {f"blocks.{{}}.{a}": f"model.layers.{{}}.{b}" for a, b in BLOCK_NAMES.items()} | TOP_NAMES
 
 
 class LLaDAConfig(FullAttention, LlamaConfig):
@@ -115,7 +114,8 @@ def translate(config: LLaDAConfig, kwargs: dict[str, Any]) -> None:
         found = kwargs.pop(name, value)
         if found != value and not (value is None and not found):
             raise GoldimaskError(
-                f"config.json: {name}={found!r} is not LLaDA-8B's architecture (needs {value!r})"
+                f"config.json: {name}={short(found)} is not LLaDA-8B's architecture "
+                f"(needs {value!r})"
             )
     ratio = kwargs.get("mlp_ratio", INERT["mlp_ratio"])
     for name in INERT:
@@ -158,51 +158,12 @@ def hub_config(config: LLaDAConfig) -> dict[str, Any]:
     }
 
 
-def to_native(name: str) -> str:
-    """A published tensor or module path -> Llama's; other names pass through."""
-    match = re.fullmatch(r"(.*?)model\.transformer\.(?:blocks\.(\d+)\.)?(\w+)(.*)", name)
-    if match is None:
-        return name
-    before, block, part, after = match.groups()
-    if block is None:
-        return f"{before}{TOP_NAMES[part]}{after}" if part in TOP_NAMES else name
-    if part not in BLOCK_NAMES:
-        return name
-    return f"{before}model.layers.{block}.{BLOCK_NAMES[part]}{after}"
-
-
-def to_hub(name: str) -> str:
-    """Llama's tensor or module path -> the published one; other names pass through."""
-    match = re.fullmatch(r"(.*?)model\.layers\.(\d+)\.((?:self_attn\.|mlp\.)?\w+)(.*)", name)
-    if match is not None:
-        before, block, part, after = match.groups()
-        theirs = {v: k for k, v in BLOCK_NAMES.items()}.get(part)
-        return (
-            name if theirs is None else f"{before}model.transformer.blocks.{block}.{theirs}{after}"
-        )
-    for theirs, ours in TOP_NAMES.items():
-        match = re.fullmatch(rf"(.*?){re.escape(ours)}(\..*|$)", name)
-        if match is not None:
-            return f"{match[1]}model.transformer.{theirs}{match[2]}"
-    return name
-
-
-def renamings() -> list[WeightRenaming]:
-    """The same translation for transformers' own loader; one capture group per pattern."""
-    block = [
-        WeightRenaming(rf"model\.transformer\.blocks\.(\d+)\.{a}", rf"model.layers.\1.{b}")
-        for a, b in BLOCK_NAMES.items()
-    ]
-    top = [WeightRenaming(rf"model\.transformer\.{a}", b) for a, b in TOP_NAMES.items()]
-    return block + top
-
-
 def hub_targets(targets: Sequence[str]) -> list[str] | str:
     """An adapter's targets in LLaDA's words; a pattern where `ff_out` would also match the head."""
     if isinstance(targets, str):
         return targets
     if any("." in t for t in targets):  # full paths
-        return sorted(to_hub(t) for t in targets)
+        return sorted(LLADA.to_hub(t) for t in targets)
     theirs = {native: published for published, native in LINEAR_NAMES.items()}
     if "down_proj" not in targets and "lm_head" not in targets:
         return sorted(theirs.get(t, t) for t in targets)
@@ -236,10 +197,8 @@ LLADA = Family(
     turn_end="<|eot_id|>",
     tokenizer="PreTrainedTokenizerFast",
     hub_config=hub_config,
-    to_native=to_native,
-    to_hub=to_hub,
+    names={f"model.transformer.{a}": b for a, b in NAMES.items()},
     layers=LINEAR_NAMES,
     hub_targets=hub_targets,
-    renamings=renamings(),
     template_ids={"<|start_header_id|>": 126346, "<|end_header_id|>": 126347, "<|eot_id|>": 126348},
 )

@@ -35,13 +35,13 @@ from goldimask.backbones.checkpoint import (
     read_config,
 )
 from goldimask.backbones.compiled import Compile, compile_blocks
-from goldimask.backbones.known import first
 from goldimask.backbones.liger import verify_liger
 from goldimask.backbones.lookup import find_model
 from goldimask.backbones.scoring import AttentionRows, Kernel, TokenScorer
 from goldimask.errors import GoldimaskError, nearest, short
 from goldimask.files import read_object
-from goldimask.processes import own_device
+from goldimask.known import first
+from goldimask.processes import WITHOUT_FLOAT64, own_device
 
 Attention = Literal["sdpa", "eager", "flash_attention_2"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -84,6 +84,8 @@ def load_backbone(
     if compile is not None:
         one_of("compile", compile, Compile)
     place = torch.device(device or own_device())
+    if place.type in WITHOUT_FLOAT64:
+        raise GoldimaskError(f"device: '{place}' has no float64, which goldimask needs; use cpu")
     precision = resolve_dtype(dtype or recipe.get("dtype"), place)
 
     folder = source.folder()

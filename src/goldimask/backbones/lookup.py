@@ -23,9 +23,9 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
-from goldimask.backbones.known import PUBLISHED, SETTINGS, first
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import parse_yaml
+from goldimask.known import PUBLISHED, SETTINGS, first
 from goldimask.registry import Registry
 
 CONFIG = "config.json"
@@ -90,6 +90,8 @@ def find_model(name_or_folder: str | Path) -> ModelSource:
     """What `name_or_folder` stands for; reads at most a recipe."""
     text = str(name_or_folder)
     folder = Path(text).expanduser()
+    if text not in BACKBONES and not folder.exists():
+        refuse_unfinished(folder)
     if text in BACKBONES or not folder.is_dir():
         return ModelSource(text, text)
     name = folder.resolve().name
@@ -109,6 +111,22 @@ def find_model(name_or_folder: str | Path) -> ModelSource:
     if not base:
         raise GoldimaskError(f"{folder / RECIPE}: backbone: needs a name or a path")
     return ModelSource(name, str(base), folder / "adapter", options)
+
+
+def refuse_unfinished(folder: Path) -> None:
+    """A run that was interrupted is where its checkpoints are, not under its name."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    if partial.is_dir():
+        raise GoldimaskError(
+            f"'{folder}' has not finished: its checkpoints are in '{partial}'. Continue with the "
+            "same `goldimask train` command and --resume"
+        )
+
+
+def near(folder: Path) -> str:
+    """What is there in place of a folder that is not."""
+    found = sorted(f.name for f in folder.parent.iterdir() if f.is_dir())
+    return nearest(folder.name, found) if found else f"'{folder.parent}' is empty"
 
 
 def read_backbone_section(file: Path) -> dict[str, object]:
@@ -154,7 +172,13 @@ def base_folder(base: str, weights: bool = True) -> Path:
             )
         return found[0]
     if base.count("/") == 1 and not base.startswith((".", "/", "~")) and not path.is_file():
-        return download(base, weights)
+        try:
+            return download(base, weights)
+        except GoldimaskError as error:
+            there = f" ({near(path)})" if path.parent.is_dir() else ""
+            raise GoldimaskError(f"no folder '{base}'{there}; as a Hub id: {error}") from error
+    if path.parent.is_dir() and "/" in base and not path.exists():
+        raise GoldimaskError(f"no folder '{base}'; {near(path)}")
     raise GoldimaskError(
         f"backbone '{base}' is neither a folder, a Hub id (owner/name) nor a known name; "
         f"{nearest(base, BACKBONES.names())}"

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from goldimask.backbones.base import Backbone, Family
 from goldimask.backbones.checkpoint import check_finite, complain
 from goldimask.backbones.lookup import BACKBONES
-from goldimask.errors import GoldimaskError, nearest
+from goldimask.errors import GoldimaskError, nearest, short
 from goldimask.files import new_folder, read_object, write_json
 from goldimask.keys import Stream, torch_seed
 
@@ -212,7 +212,7 @@ def read_adapter(folder: Path) -> tuple[LoraConfig, dict[str, Tensor]]:
     refused = [key for key in UNSUPPORTED if fields.get(key)]
     refused += ["bias"] * (fields.get("bias", "none") != "none")
     if refused:
-        raise GoldimaskError(f"{path}: {refused[0]}={fields[refused[0]]!r} is not supported")
+        raise GoldimaskError(f"{path}: {refused[0]}={short(fields[refused[0]])} is not supported")
     kept = ("r", "lora_alpha", "lora_dropout", "use_rslora")
     try:
         return LoraConfig(**{k: fields[k] for k in kept if k in fields}), state

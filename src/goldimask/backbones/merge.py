@@ -83,7 +83,8 @@ def merge_run(
     name = dtype or stored_dtype(folder)
     if name not in DTYPES:
         raise GoldimaskError(f"--dtype: unknown '{name}'; {nearest(name, DTYPES)}")
-    backbone = load_backbone(folder, dtype=torch.float32, device="cpu")
+    settings = found.settings({})  # of the recipe; the folder that is written knows them itself
+    backbone = load_backbone(folder, dtype=torch.float32, device="cpu", **settings)
     if code is not None:
         code.fits(config_dict(backbone, layout))
     merged, before = backbone, None

@@ -66,8 +66,8 @@ def config_dict(backbone: Backbone, layout: Layout) -> dict[str, Any]:
     if layout == "hub":
         known = getattr(config, "usable_length", None)
         length = {} if known is None else {"usable_length": known}
-        shift = {"logit_shift": config.logit_shift}
-        return {**backbone.family.hub_config(config), **shift, **length, "torch_dtype": dtype}
+        settings = {"layout": backbone.family.name, "logit_shift": config.logit_shift, **length}
+        return {**backbone.family.hub_config(config), **settings, "torch_dtype": dtype}
     fields = json.loads(config.to_json_string(use_diff=False))
     for key in ("auto_map", "_name_or_path", "transformers_version"):
         fields.pop(key, None)

@@ -14,27 +14,11 @@ from torch import nn
 from transformers import PreTrainedTokenizerFast
 
 from goldimask.backbones.base import Backbone, Family
-from goldimask.backbones.llada import LLADA
 from goldimask.backbones.loading import assemble
-from goldimask.backbones.stock import DREAM
 from goldimask.keys import Stream, torch_seed
 
 INIT_STD = 0.02
 RESIDUAL = ("o_proj.weight", "down_proj.weight")
-
-
-def new_llada(
-    config: Mapping[str, Any], tokenizer: PreTrainedTokenizerFast, seed: int, name: str = "new"
-) -> Backbone:
-    """A fresh model; `config` has LLaDA's or Llama's field names, and a `mask_token_id`."""
-    return new_backbone(LLADA, config, tokenizer, seed, name)
-
-
-def new_dream(
-    config: Mapping[str, Any], tokenizer: PreTrainedTokenizerFast, seed: int, name: str = "new"
-) -> Backbone:
-    """A fresh model; `config` has Qwen2's field names, and a `mask_token_id`."""
-    return new_backbone(DREAM, config, tokenizer, seed, name)
 
 
 def new_backbone(
@@ -42,7 +26,7 @@ def new_backbone(
     config: Mapping[str, Any],
     tokenizer: PreTrainedTokenizerFast,
     seed: int,
-    name: str,
+    name: str = "new",
 ) -> Backbone:
     """A fresh model of any family; `config` has its field names, and a `mask_token_id`."""
     with torch.random.fork_rng(devices=[]):  # the constructor draws from the global generator

@@ -12,7 +12,6 @@ is applied in `scoring.predictor_rows` alone.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -26,11 +25,10 @@ from transformers import (
     Qwen3MoeConfig,
     Qwen3MoeForCausalLM,
 )
-from transformers.core_model_loading import WeightRenaming
 
 from goldimask.backbones.base import Family
 from goldimask.backbones.scoring import DiffusionModel
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
 
 # LLaDA-MoE's config: fields that stand for one architecture only; another value is refused
 MOE_FIXED: dict[str, tuple[Any, ...]] = {
@@ -100,7 +98,7 @@ def moe_fields(fields: dict[str, Any]) -> dict[str, Any]:
     for name, valid in MOE_FIXED.items():
         if fields.get(name, valid[0]) not in valid:
             raise GoldimaskError(
-                f"config.json: {name}={fields[name]!r} is not LLaDA-MoE's architecture"
+                f"config.json: {name}={short(fields[name])} is not LLaDA-MoE's architecture"
             )
     dense = fields.get("moe_layer_freq")
     if isinstance(dense, list) and not all(dense):
@@ -169,18 +167,6 @@ def split_experts(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return out
 
 
-def diffullama_to_native(name: str) -> str:
-    """`denoise_model.` is Llama's `model.`, and the embedding stands outside of it."""
-    name = re.sub(r"^(|.*\.)denoise_model\.", r"\1model.", name)
-    return f"model.{name}" if name.startswith("embed_tokens.") else name
-
-
-def diffullama_to_hub(name: str) -> str:
-    """The way back."""
-    name = re.sub(r"^((?:base_model\.model\.)?)model\.", r"\1denoise_model.", name)
-    return name.replace("denoise_model.embed_tokens.", "embed_tokens.")
-
-
 def stock(name: str, config: Any, model: Any, **more: Any) -> Family:
     """A row: what is left out is Qwen's."""
     defaults = {
@@ -192,9 +178,8 @@ def stock(name: str, config: Any, model: Any, **more: Any) -> Family:
 
 
 LLAMA_TOKENS = {"turn_end": "<|eot_id|>", "tokenizer": "PreTrainedTokenizerFast"}
-DREAM = stock("dream", DreamConfig, DreamForDiffusion)
 STOCK = (
-    DREAM,
+    stock("dream", DreamConfig, DreamForDiffusion),
     stock("llama", FullLlamaConfig, LlamaForDiffusion, **LLAMA_TOKENS),
     stock("qwen2", FullQwen2Config, Qwen2ForDiffusion),
     stock("qwen3", FullQwen3Config, Qwen3ForDiffusion),
@@ -213,11 +198,6 @@ STOCK = (
         DiffuLlamaConfig,
         DiffuLlamaForDiffusion,
         **LLAMA_TOKENS,
-        to_native=diffullama_to_native,
-        to_hub=diffullama_to_hub,
-        renamings=(
-            WeightRenaming(r"^denoise_model\.", "model."),
-            WeightRenaming(r"^embed_tokens\.", "model.embed_tokens."),
-        ),
+        names={"embed_tokens": "model.embed_tokens", "denoise_model": "model"},
     ),
 )

@@ -12,11 +12,11 @@ from goldimask.backbones.base import Backbone, Family
 from goldimask.backbones.checkpoint import check_tensors, empty_model, read_config, read_shapes
 from goldimask.backbones.footprint import Use, footprint, inference
 from goldimask.backbones.identity import TOKENIZER
-from goldimask.backbones.known import first
 from goldimask.backbones.loading import assemble, load_tokenizer
 from goldimask.backbones.lookup import find_model
 from goldimask.backbones.lora import TARGETS, target_modules
 from goldimask.errors import GoldimaskError
+from goldimask.known import first
 
 EXAMPLE = (
     {"role": "user", "content": "What is 2 + 3?"},

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goldimask.campaign.grid import Finished, Place
+from goldimask.campaign.grid import Finished, Place, finished
+from goldimask.campaign.reading import load_campaign
 from goldimask.campaign.run import Tell, make_plan, run_campaign
-from goldimask.campaign.settings import BASE, Campaign, load_campaign
+from goldimask.campaign.settings import BASE, Campaign
 from goldimask.errors import RunFailed
 from goldimask.files import write_json
 from goldimask.stats import aggregate
@@ -37,19 +38,20 @@ def demo(
     words: Sequence[str] = (),
     tell: Tell = lambda ended, done, total: None,
     say: Callable[[str], None] = lambda line: None,
+    **how: Any,  # of `run_campaign`
 ) -> dict[str, Any]:
     """Train, evaluate, write the pages; returns the figures and where the pages are."""
     campaign = load_campaign("demo", None, words)
-    reused = len(make_plan(campaign, folder).done)
+    plan = make_plan([campaign], folder)
+    reused = len(plan.done)
     if reused:
-        say(f"[dim]reusing {reused} of {len(campaign.rows)} models in {folder}[/dim]")
-    progress = run_campaign(campaign, folder, tell=tell)
+        say(f"reusing {reused} of {len(campaign.rows)} models in {folder}")
+    progress = run_campaign([campaign], folder, tell=tell, plan=plan, retry=True, **how)
     if progress.failed:
         name, error = next(iter(progress.failed.items()))
         raise RunFailed(f"{name}: {error}")
     models = [
-        Shown(place.cell.row, place, progress.cells[place.cell])
-        for place in make_plan(campaign, folder).places
+        Shown(place.cell.row, place, cell) for place in plan.places if (cell := finished(place))
     ]
     results = {model.row: result_of(model, models) for model in models}
     write_json(folder / "results.json", {"settings": settings_of(campaign), "results": results})
@@ -64,6 +66,7 @@ def demo(
 def settings_of(campaign: Campaign) -> dict[str, Any]:
     """What decides the demo's numbers, in a few words."""
     judging = campaign.judging
+    assert judging is not None
     return {
         "recipe": campaign.recipe,
         "seed": campaign.seeds[0],

@@ -72,7 +72,7 @@ def write_demo_report(path: Path, folder: Path, models: Sequence[Shown], page: P
     made = make_report(*read_sources(words), "GoldiMask demo: the runs")
     others = (page, *sorted((folder / "pages").glob("*.html")))
     files = write_files(made, folder / "report_files")
-    return write_html(replace(made, pages=(*others, *made.pages)), path, files)
+    return write_html([made], path, files, others=others)
 
 
 def results_section(results: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def results_section(results: Mapping[str, Any], facts: Mapping[str, Any]) -> dic
 
 def curves_section(models: Sequence[Shown]) -> dict[str, Any]:
     """One chart per measure, one line per method."""
-    logged = {m.row: open_run(m.place.folder).metrics for m in models if m.row != BASE}
+    logged = {m.row: open_run(str(m.place.folder)).metrics for m in models if m.row != BASE}
     charts = [
         {
             "name": title,
@@ -137,6 +137,7 @@ def replay(backbone: Backbone, label: str, name: str, campaign: Campaign) -> dic
     task = get_task(name, n=1)
     item = task.load(None)[0]
     judging = campaign.judging
+    assert judging is not None
     options = {"tau": judging.main_tau, "block": judging.block, "length": task.length}
     made = decode(backbone, [task.prompt(item)], **options)[0]
     found = task.extract(made.text)

@@ -1,32 +1,29 @@
-"""Run a campaign: what is missing as jobs, then tables and figures from all finished cells."""
+"""Run a campaign: what is missing as jobs, then tables, figures and a page of all finished cells.
+
+`campaign.json` in the folder says what the campaign consists of and how far it got; the report is
+made of it and of the cells' folders, and can be made again from them (`goldimask report FOLDER`).
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from goldimask.campaign.board import Board, board
-from goldimask.campaign.cost import costs
-from goldimask.campaign.executors import GRACE, Ended, Job, execute
-from goldimask.campaign.grid import Finished, Place, finished, jobs_of, places
-from goldimask.campaign.output import write_output
-from goldimask.campaign.settings import Campaign, Cell
+from goldimask.campaign.executors import Ended, Job, Slot, execute, failure, halting
+from goldimask.campaign.grid import Place, is_done, jobs_of, places, resumed
+from goldimask.campaign.settings import Campaign, campaign_dict
+from goldimask.campaign.status import state_of
 from goldimask.errors import GoldimaskError
-from goldimask.jobs import git_state, wait_until_free
+from goldimask.files import write_json
+from goldimask.jobs import git_state, locked
 
+LOGS, RECORD = "logs", "campaign.json"
 Tell = Callable[[Ended, int, int], None]  # what ended, how many have, how many there are
-
-
-@dataclass
-class Progress:
-    """Cells of a campaign that are done, and jobs that failed."""
-
-    cells: dict[Cell, Finished] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)  # job -> its last words
-    ran: int = 0  # jobs of this call
 
 
 @dataclass(frozen=True)
@@ -34,82 +31,139 @@ class Plan:
     """What there is, and what is still to run."""
 
     places: tuple[Place, ...]
-    missing: dict[Cell, list[Job]]
+    missing: dict[Path, list[Job]]  # of the chosen cells, by folder
 
     @property
     def jobs(self) -> list[Job]:
         return [job for jobs in self.missing.values() for job in jobs]
 
     @property
-    def done(self) -> list[Cell]:
+    def done(self) -> list[Place]:
         """Cells that lack nothing."""
-        return [p.cell for p in self.places if not self.missing[p.cell]]
+        return [p for p in self.places if p.folder and not self.missing.get(p.folder, [p])]
 
 
-def make_plan(campaign: Campaign, folder: Path) -> Plan:
-    """Every cell, and the jobs of those that lack something; nothing is run."""
-    found = tuple(places(campaign, folder))
-    return Plan(found, {place.cell: jobs_of(campaign, place) for place in found})
+@dataclass
+class Progress:
+    """Jobs of this call: how many ran, and which failed with which last words."""
+
+    ran: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    before: dict[str, str] = field(default_factory=dict)  # failed in an earlier call, not tried
+
+
+def make_plan(
+    parts: Sequence[Campaign],
+    folder: Path,
+    only: str | None = None,
+    code: bool = False,
+    gpus: int = 1,
+) -> Plan:
+    """Every cell by its key, and the jobs of those that lack something; nothing is run."""
+    found = places(parts, folder)
+    jobs = {p.folder: jobs_of(p, code, gpus) for p in found if p.folder and chosen(p, only)}
+    if not jobs:
+        raise GoldimaskError(f"--only: no cell is called '{only}'")
+    return Plan(tuple(found), jobs)
+
+
+def chosen(place: Place, only: str | None) -> bool:
+    """Whether a cell's name has a pattern, or holds it."""
+    return only is None or fnmatch(place.name, only) or only in place.name
+
+
+def refuse_code(plan: Plan, code: bool) -> None:
+    """Programs that a model wrote are run only where somebody said so."""
+    if not code and any(job.call and job.call.runs_code for job in plan.jobs):
+        raise GoldimaskError(
+            "this campaign runs programs that its models write, in a sandbox (docs/security.md); "
+            "add --allow-code-execution, or leave those cells out with --only"
+        )
 
 
 def run_campaign(
-    campaign: Campaign,
+    parts: Sequence[Campaign],
     folder: Path,
-    slots: int = 1,
+    slots: int | Sequence[Slot] = 1,
     tell: Tell = lambda ended, done, total: None,
+    plan: Plan | None = None,
+    retry: bool = False,
+    executor: Callable[..., Generator[Ended]] = execute,
 ) -> Progress:
     """Run what is missing; a failure takes only what needs it along.
 
-    The caller holds the lock of the folder. A job that outlived a killed campaign is saving its
-    checkpoint: it is waited for.
+    Jobs that failed in an earlier call are tried again with `retry` alone. Others may run the same
+    campaign in the same folder: whoever claims a job does it.
     """
-    if slots < 1:
-        raise GoldimaskError(f"--jobs: {slots} must be at least 1")
-    for place in places(campaign, folder):
-        wait_until_free(place.folder, GRACE)
-    plan = make_plan(campaign, folder)
-    out = Progress()
-    for ended in execute(plan.jobs, slots, folder / "logs"):
-        out.ran += 1
-        if ended.error:
-            out.failed[ended.job.name] = ended.error
-        tell(ended, out.ran, len(plan.jobs))
-    for place in plan.places:
-        cell = finished(campaign, place)
-        if cell is not None:
-            out.cells[place.cell] = cell
+    plan = plan or make_plan(parts, folder)
+    out, logs = Progress(), folder / LOGS
+    write_record(parts, plan.places, folder, out)
+    jobs = plan.jobs
+    if not retry:
+        known = {job.name: failure(logs, job.name) for job in jobs}
+        out.before = {name: error for name, error in known.items() if error}
+        lost = set(out.before)
+        jobs = [job for job in jobs if not lost & {job.name, *job.needs}]
+    total = len(jobs)
+    with halting(), closing(executor(jobs, slots, logs, words=resumed, is_done=is_done)) as running:
+        for number, ended in enumerate(running, start=1):
+            out.ran += ended.ran
+            if ended.error:
+                out.failed[ended.job.name] = ended.error
+            tell(ended, number, total)
+    write_record(parts, plan.places, folder, out)
     return out
 
 
-def boards_of(campaign: Campaign, cells: Mapping[Cell, Finished], folder: Path) -> list[Board]:
-    """One per backbone that has a finished cell."""
-    out = []
-    for backbone in campaign.backbones:
-        if any(cell.backbone == backbone for cell in cells):
-            made = board(campaign, cells, backbone, costs(campaign, backbone, folder))
-            out += [] if made is None else [made]
-    return out
+def write_record(
+    parts: Sequence[Campaign], found: Sequence[Place], folder: Path, progress: Progress
+) -> None:
+    """`campaign.json`: the campaign as resolved, its cells with their folders and states."""
+    state = git_state() or {}
+    with locked(folder, "record", wait=60.0):
+        write_json(
+            folder / RECORD,
+            {
+                "version": 1,
+                "name": parts[0].name if len(parts) == 1 else Path(parts[0].output).name,
+                "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+                "commit": str(state.get("commit", "")) + " with changes" * bool(state.get("dirty")),
+                "cells": [cell_record(place, folder) for place in found],
+                "parts": [part_record(part, found) for part in parts],
+                "failed": {**progress.before, **progress.failed},
+            },
+        )
+
+
+def cell_record(place: Place, folder: Path) -> dict[str, Any]:
+    cell, state = place.cell, state_of(place, folder / LOGS)
+    return {
+        "name": place.name,
+        "backbone": cell.backbone,
+        "corpus": cell.corpus,
+        "row": cell.row,
+        "seed": cell.seed if place.recipe is not None else None,
+        "folder": None if place.folder is None else place.folder.relative_to(folder).as_posix(),
+        "done": state.name == "done",
+        "state": state.name,
+        "error": state.error,
+        "step": state.step,
+        "steps": state.steps,
+    }
+
+
+def part_record(part: Campaign, found: Sequence[Place]) -> dict[str, Any]:
+    values = campaign_dict(part)
+    kept = {key: values[key] for key in ("name", "title", "judging", "tables", "figures")}
+    return {**kept, "cells": [p.name for p in found if part.name in p.parts]}
 
 
 def write_results(
-    campaign: Campaign, progress: Progress, folder: Path, preset: str | None
+    parts: Sequence[Campaign], folder: Path, found: Sequence[Place], progress: Progress
 ) -> dict[str, Any]:
-    """Tables, figures and the summary of everything that is finished."""
-    boards = boards_of(campaign, progress.cells, folder)
-    if not boards:
-        first = next(iter(progress.failed.values()), "")
-        raise GoldimaskError(f"no seed has all its rows, so there is no table; {first}")
-    state = git_state() or {}
-    facts = {
-        "command": words(sys.argv),
-        "commit": str(state.get("commit", "")) + (" with changes" if state.get("dirty") else ""),
-        "preset": preset,
-        "cells": len(progress.cells),
-        "jobs": progress.ran,
-        "failed": progress.failed,
-    }
-    return write_output(campaign, boards, folder, facts)
+    """Tables, figures and the page of everything that is finished; one writer at a time."""
+    from goldimask.report.campaign_report import write_campaign
 
-
-def words(command: Sequence[str]) -> str:
-    return " ".join([Path(command[0]).name, *command[1:]])
+    with locked(folder, "tables", wait=600.0):
+        write_record(parts, found, folder, progress)
+        return {**write_campaign(folder), "jobs": progress.ran, "failed": progress.failed}

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 VERBS = {  # verb -> (its file, the first line of its help)
     "demo": ("campaigns", "Fine-tune the embedded model in two ways and compare them."),
+    "init": ("starting", "Look at your rows and write a recipe for them."),
     "train": ("training", "Fine-tune a backbone as a recipe says."),
     "eval": ("evaluation", "Decode benchmarks and score the answers."),
     "score": ("scoring", "Score generations that any harness has stored."),
@@ -36,6 +37,8 @@ VERBS = {  # verb -> (its file, the first line of its help)
     "selftest": ("selftesting", "Check this machine: arithmetic, speed, memory, resuming."),
     "bench": ("training", "Time a training step of every method against Vanilla."),
 }
+QUIET = "--quiet"
+EVERYWHERE = "`--quiet`: results and errors, nothing else. `--debug`: a traceback of any error."
 
 
 class Door(TyperGroup):
@@ -50,6 +53,11 @@ class Door(TyperGroup):
     def resolve_command(
         self, ctx: Context, args: list[str]
     ) -> tuple[str | None, Command | None, list[str]]:
+        if QUIET in args:
+            from goldimask.console import hush
+
+            args = [word for word in args if word != QUIET]
+            ctx.with_resource(hush())
         if args and args[0] in VERBS:
             self.commands[args[0]] = load(args[0])
         return super().resolve_command(ctx, args)
@@ -62,7 +70,11 @@ def load(verb: str) -> Command:
     own: typer.Typer | None = getattr(family, f"{verb}_app", None)
     found = own or family.app
     found.rich_markup_mode = app.rich_markup_mode
-    return get_group(found) if own else get_group(found).commands[verb]
+    group = get_group(found)
+    asked = group if own else group.commands[verb]
+    for command in group.commands.values() if own else (asked,):
+        command.epilog = EVERYWHERE
+    return asked
 
 
 app = typer.Typer(
@@ -72,7 +84,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Add `--debug` to any command for a traceback. Start with `goldimask demo`.",
+    epilog=f"{EVERYWHERE} Start with `goldimask demo`, or with your own rows: `goldimask init`.",
 )
 
 

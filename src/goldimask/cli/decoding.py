@@ -27,7 +27,7 @@ from goldimask.cli.options import (
     Temperature,
     out_option,
 )
-from goldimask.console import emit, progress, say
+from goldimask.console import emit, progress, say, visible
 from goldimask.errors import GoldimaskError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def decode(
     show: Annotated[
         bool, typer.Option("--show", help="Watch it fill in, coloured by step.")
     ] = False,
-    file: Annotated[Path | None, typer.Option(help="A .jsonl of prompts.")] = None,
+    file: Annotated[Path | None, typer.Option(help="A file of prompts.")] = None,
     out: Annotated[Path | None, out_option("Answers of --file; resumed if there.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the replay of the prompt here.")] = None,
     against: Annotated[
@@ -152,7 +152,7 @@ def decode(
             where = {"dtype": dtype, "device": device, "say": say}
             how = {"batch_size": batch_size, "prefill": prefill, "trace": trace}
             decoded = answering(run, settings, nproc, **where, **how)
-            with decoded as answer, progress("decode", len(rows)) as advance:
+            with decoded as answer, progress("decode", len(rows), lines=True) as advance:
                 made_by = {"model": weights_hash(run), "prefill": prefill}
                 done = decode_rows(answer, rows, out, settings, **made_by, advance=advance)
             line = f"{done.decoded} decoded, {done.found} already there, mean steps "
@@ -178,7 +178,7 @@ def print_all(
     found = answer(backbone, prompts)
     result = {"prompt": prompts[0], "responses": [made.record(trace) for made in found]}
     lines = [f"{made.text}\n[{described(made)}]" for made in found]
-    emit(result, as_json, Text("\n\n".join(lines)))
+    emit(result, as_json, Text(visible("\n\n".join(lines))))
 
 
 def write_replay(
@@ -190,7 +190,6 @@ def write_replay(
     as_json: bool,
 ) -> None:
     """Decode the prompt with every model and write the page that replays them side by side."""
-    from rich.markup import escape
 
     from goldimask.report.decode_page import decode_page, decode_record
 
@@ -201,7 +200,7 @@ def write_replay(
             name = label if len(prompts) == 1 else f"{label}, sample {i}"
             records.append(decode_record(made, backbone.tokenizer, name, special=special))
             rows.append({"run": run, "label": name, **made.record(trace)})
-            say(escape(f"{name}: {described(made)}"))
+            say(f"{name}: {described(made)}")
     page = decode_page(path, records)
     result = {"prompt": prompts[0], "responses": rows, "page": str(page)}
     emit(result, as_json, f"page: {page} ({page.stat().st_size / 1000:.0f} KB)")
@@ -338,13 +337,13 @@ def reply(backbone: Backbone, messages: list[Message], answer: Answer) -> str:
         text = settled()
         # the last characters may change with the next token (an incomplete UTF-8 sequence)
         if text.startswith(shown) and not text.endswith("�"):
-            sys.stdout.write(text[len(shown) :])
+            sys.stdout.write(visible(text[len(shown) :]))
             sys.stdout.flush()
             shown = text
 
     (made,) = answer(backbone, [messages], watch=watch)
     rest = made.text[len(shown) :] if made.text.startswith(shown) else "\n" + made.text
-    sys.stdout.write(rest + "\n")
+    sys.stdout.write(visible(rest) + "\n")
     sys.stdout.flush()
-    say(f"[dim]({made.steps} steps)[/dim]")
+    say(f"({made.steps} steps)")
     return made.text

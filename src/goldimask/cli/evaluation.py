@@ -17,6 +17,7 @@ from goldimask.cli.options import (
     Device,
     Dtype,
     JsonFlag,
+    Judge,
     ModelName,
     Nproc,
     Protocol,
@@ -27,7 +28,7 @@ from goldimask.cli.options import (
     out_option,
     words,
 )
-from goldimask.console import emit, percent, progress, say, table
+from goldimask.console import emit, percent, progress, say, suggest, table
 from goldimask.errors import GoldimaskError
 from goldimask.processes import rank, world
 
@@ -45,8 +46,10 @@ app = typer.Typer()
 def evaluate(
     run: ModelName,
     tasks: Annotated[
-        str, typer.Option(help="Names, comma-separated (`goldimask list tasks`).")
+        str,
+        typer.Option(help="Names, comma-separated (`goldimask list tasks`), or file:test.jsonl."),
     ] = "",
+    judge: Judge = None,
     published: Annotated[
         str, typer.Option(help="Run the settings of a published score: TASK or SOURCE/TASK.")
     ] = "",
@@ -101,6 +104,8 @@ def evaluate(
 
         goldimask eval runs/first --tasks tiny-chain,tiny-sort
 
+        goldimask eval runs/mine --tasks file:test.jsonl --judge number --lengths 64
+
         goldimask eval runs/x --tasks gsm8k,math500,countdown,sudoku --lengths 128,256,512
 
         goldimask eval runs/x --tasks humaneval,mbpp --allow-code-execution --export evalplus
@@ -154,7 +159,7 @@ def evaluate(
             seeds=numbers(seeds, "--seeds", int) or None,
             taus=numbers(tau, "--tau", float),
             limit=limit,
-            task_options={"form": form, **running},
+            task_options={"form": form, **running, **({"judge": judge} if judge else {})},
             data=data,
             say=say,
         )
@@ -170,7 +175,7 @@ def evaluate(
         total = sum(len(t.part(part)) for t in trials)
         where = {"device": device, "dtype": dtype, "say": say}
         decoded = answering(run, nproc, batch_size, **where)
-        with decoded as answer, progress("decoding", total) as advance:
+        with decoded as answer, progress("decoding", total, lines=True) as advance:
             result = run_trials(trials, answer, folder, model, batch_size, part, advance)
     report = summary(result)
     report |= {"model": model.name, "out": str(folder), "shard": list(part), "protocol": protocol}
@@ -180,6 +185,18 @@ def evaluate(
         report["exported"] = [str(p) for p in export_rows(trials, result.outcomes, folder)]
         say(f"exported: {', '.join(report['exported'])}")
     emit(report, as_json, None if as_json else eval_tables(report, result))
+    if not as_json:
+        suggest(*after_evaluation(run, names, folder, part))
+
+
+def after_evaluation(
+    run: str, names: Sequence[str], folder: Path, part: tuple[int, int]
+) -> list[str]:
+    """Where the answers are, and what compares them."""
+    read = f"less {folder}/samples-{part[0]}.jsonl   # every answer with its verdict"
+    if (Path(run).expanduser() / "recipe.yaml").is_file():
+        return [read, f"goldimask report {run} OTHER_RUN   # the same tasks for both"]
+    return [read, f"goldimask eval RUN --tasks {','.join(names)}   # a run, to compare"]
 
 
 def task_lengths(text: str) -> dict[str, tuple[int, ...]] | None:

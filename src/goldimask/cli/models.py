@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from goldimask.cli.options import JsonFlag
-from goldimask.console import emit, table
+from goldimask.console import emit, say, suggest, table
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -136,7 +136,11 @@ def merge(
     that run the code of a model folder (d1, LIFT, LLaDA's evaluation) also need `--with-code`.
     """
     from goldimask.backbones.merge import merge_run
+    from goldimask.files import write_text
+    from goldimask.records import MANIFEST
+    from goldimask.train.card import CARD, card_text
 
+    card = card_text(run, merged=True) if (run / MANIFEST).is_file() else None
     done = merge_run(run, to, cast("Layout", layout), dtype, force, with_code=with_code)
     rows = [
         ("folder", done.folder),
@@ -149,4 +153,13 @@ def merge(
         *[("code copied, not run", ", ".join(done.code))] * bool(done.code),
     ]
     title = "Merged" if done.merged else "Copied (the run has full weights, no adapter)"
+    if card is not None:
+        write_text(to / CARD, card)
+        say(f"model card: {to / CARD}; look at it before you publish")
     emit(done.as_dict(), as_json, table(title, ("", "value"), rows))
+    if not as_json:
+        suggest(
+            f"goldimask eval {done.folder} --tasks TASK",
+            f'goldimask decode {done.folder} "..."',
+            f"hf upload USER/NAME {done.folder}",
+        )

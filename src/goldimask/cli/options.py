@@ -65,6 +65,10 @@ Protocol = Annotated[str, typer.Option(help="fixed (corrected parsers) or lift (
 TestSets = Annotated[
     Path | None, typer.Option(help="File or folder of test sets (else GOLDIMASK_DATA, the Hub).")
 ]
+Judge = Annotated[
+    str | None,
+    typer.Option(help="Of file:...: exact, number, choice, regex, or module:function (plug-in)."),
+]
 AllowCode = Annotated[
     bool, typer.Option("--allow-code-execution", help="Run generated programs in the sandbox.")
 ]

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from goldimask.cli.options import JsonFlag, out_option, words
 from goldimask.console import emit, say
 
+if TYPE_CHECKING:
+    from goldimask.tables import Table
+
 PAGE = Path("report.html")
+SHOWN = ("main", "fixed", "code", "aime", "mcnemar")  # printed, unless tables are named
 app = typer.Typer()
 
 
@@ -21,7 +27,7 @@ def report(
         list[str],
         typer.Argument(
             metavar="[NAME=]RUN...",
-            help="Run or evaluation folders, with labels if you like; also results of studies.",
+            help="Run, evaluation or campaign folders, with labels if you like; also studies.",
         ),
     ],
     out: Annotated[
@@ -34,17 +40,32 @@ def report(
     ] = "both",
     baselines: Annotated[
         str | None,
-        typer.Option(help="Fine-tuned baselines, comma-separated (every method but GoldiMask's)."),
+        typer.Option(
+            help="Fine-tuned baselines, comma-separated (all but GoldiMask and controls)."
+        ),
     ] = None,
     base: Annotated[
         str | None,
         typer.Option(help="Untuned models, comma-separated (what was not trained here)."),
     ] = None,
+    tables: Annotated[
+        str, typer.Option(help="Kinds of tables, comma-separated: main, paired, ...; or all.")
+    ] = "all",
+    figures: Annotated[
+        str, typer.Option(help="Kinds of figures: steps, paired, training; or all.")
+    ] = "all",
+    rows: Annotated[
+        str | None, typer.Option(help="Rows of the results tables, comma-separated (all).")
+    ] = None,
+    tau: Annotated[
+        float | None,
+        typer.Option(help="Threshold whose results are shown, where several were evaluated."),
+    ] = None,
     allow_incomplete: Annotated[
         bool, typer.Option("--allow-incomplete", help="Show unfinished evaluations, marked.")
     ] = False,
     form: Annotated[
-        str, typer.Option("--format", help="Print the results as terminal, markdown, latex or csv.")
+        str, typer.Option("--format", help="Print as terminal, markdown, latex, csv or json.")
     ] = "",
     md: Annotated[bool, typer.Option("--md", help="Also write the report as Markdown.")] = False,
     latex: Annotated[bool, typer.Option("--latex", help="Also write a LaTeX document.")] = False,
@@ -56,9 +77,10 @@ def report(
     pairs methods on the problems both answered (bootstrap interval of the difference, exact
     McNemar test). Method, seed, backbone and corpus are read from the folders; backbones and
     corpora are panels. Other protocols, versions or problems, unfinished evaluations and
-    duplicates are refused with the list. The page shows everything; each figure is also written as
-    PDF and PNG, each table as CSV and LaTeX, into a folder beside it. Ways of decoding are shown
-    apart; with several thresholds there is a figure of accuracy against steps.
+    duplicates are refused with the list. The page explores all runs; each figure is also written
+    as PDF and PNG, each table as CSV, Markdown, LaTeX and JSON, into a folder beside it. Ways of
+    decoding are shown apart; with several thresholds there is a figure of accuracy against steps.
+    The folder of a campaign gets its tables, figures and page inside.
 
     Examples:
 
@@ -67,27 +89,45 @@ def report(
         goldimask report runs/*-s42 runs/*-s43 runs/*-s44 --format latex
 
         goldimask report base=evals/llada-8b-instruct "no cap=runs/x" runs/y
+
+        goldimask report runs/lab --tables main,components
     """
     from goldimask.errors import GoldimaskError, nearest
     from goldimask.files import write_text
     from goldimask.jobs import locked
-    from goldimask.report.comparison import Choices, long_table, pair_tables, result_tables
+    from goldimask.report.campaign_report import write_campaign
+    from goldimask.report.comparison import Choices
+    from goldimask.report.paper import TABLES
     from goldimask.report.runs_page import latex_document, markdown, write_files, write_html
     from goldimask.report.runs_report import make_report
-    from goldimask.report.sources import read_sources
+    from goldimask.report.sources import CAMPAIGN, read_sources
     from goldimask.tables import WRITERS
 
     if form and form not in WRITERS:
         raise GoldimaskError(f"--format: '{form}'; {nearest(form, WRITERS)}")
+    chosen = Choices(length, names(baselines), names(base), allow_incomplete, names(rows), tau)
+    kinds, drawn = words(tables), words(figures)
+    folder = Path(sources[0])
+    if len(sources) == 1 and (folder / CAMPAIGN).is_file() and not (form or out):
+        with locked(folder / PAGE):
+            asked = ([] if kinds == ["all"] else kinds, [] if drawn == ["all"] else drawn)
+            marked = replace(chosen, allow_incomplete=True)
+            found = write_campaign(folder, *asked, marked, "" if title == "Report" else title)
+        count = sum(map(len, found["tables"].values()))
+        say(f"page: {found['page']}; {count} tables of {found['done']} of {found['cells']} cells")
+        for line in (*found["refused"].values(), *found["notes"]):
+            say(line)
+        if as_json:
+            emit(found, True)
+        return
     page = out or (None if form else PAGE)
     with nullcontext() if page is None else locked(page):
         runs, studies = read_sources(sources)
-        chosen = Choices(length, names(baselines), names(base), allow_incomplete)
-        made = make_report(runs, studies, title, chosen)
+        made = make_report(runs, studies, title, chosen, kinds, drawn)
         files: list[Path] = []
         if page is not None:
             files = write_files(made, page.with_name(f"{page.stem}_files"))
-            write_html(made, page, files)
+            write_html([made], page, files)
             say(f"page: {page} ({page.stat().st_size / 1000:.0f} KB), {len(files)} files beside it")
             if md:
                 files.append(write_text(page.with_suffix(".md"), markdown(made, files, page)))
@@ -97,26 +137,26 @@ def report(
                 )
     for note in made.notes:
         say(note)
+    kept = [t for t in made.tables if t.name.split("-")[0] in (SHOWN if "all" in kinds else TABLES)]
+    if lost := [k for k in kinds if k != "all" and not made_of(k, made.tables)]:
+        say(f"--tables: the folders hold nothing for {', '.join(lost)}")
     if as_json:
         result = {
             "page": None if page is None else str(page),
             "runs": [r.label for r in runs],
             "tables": [t.name for t in made.tables],
-            "figures": [f.name for f in (*made.training, *made.figures)],
+            "figures": [f.name for f in made.figures],
             "files": [str(f) for f in files],
             "comparisons": [c.as_dict() for c in made.comparisons],
         }
         emit(result, True)
     else:
-        found = made.comparisons
-        if form == "csv":
-            shown = [long_table(found)]
-        elif form in ("markdown", "latex"):
-            shown = result_tables(found)
-        else:
-            shown = [*result_tables(found), *pair_tables(found)]
-        write = WRITERS[form or "terminal"][1]
-        typer.echo("\n".join(map(write, shown)), nl=False)
+        typer.echo("\n".join(map(WRITERS[form or "terminal"][1], kept)), nl=False)
+
+
+def made_of(kind: str, made: Sequence[Table]) -> bool:
+    """Whether any table is of a kind."""
+    return any(t.name == kind or t.name.startswith(f"{kind}-") for t in made)
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

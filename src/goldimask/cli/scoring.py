@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from goldimask.cli.options import AllowCode, AllowPlugins, JsonFlag, Protocol, Sandbox, TestSets
+from goldimask.cli.options import (
+    AllowCode,
+    AllowPlugins,
+    JsonFlag,
+    Judge,
+    Protocol,
+    Sandbox,
+    TestSets,
+)
 from goldimask.console import emit, percent, say, table
 from goldimask.errors import GoldimaskError, nearest
 
@@ -22,7 +30,8 @@ def score(
     files: Annotated[
         list[Path], typer.Argument(help="Stored generations; several files are pooled.")
     ],
-    task: Annotated[str, typer.Option(help="A task (`goldimask list tasks`).")],
+    task: Annotated[str, typer.Option(help="A task (`goldimask list tasks`), or file:test.jsonl.")],
+    judge: Judge = None,
     protocol: Protocol = "fixed",
     diff: Annotated[
         bool, typer.Option("--diff", help="Show the samples on which the protocols disagree.")
@@ -35,20 +44,23 @@ def score(
 ) -> None:
     """Score generations that any harness has stored.
 
-    Reads the files of d1, LIFT, lm-eval and `goldimask eval`.
+    Reads the files of d1, LIFT, lm-eval, `goldimask eval` and `goldimask decode --file`.
 
     Examples:
 
         goldimask score gsm8k_*_generations.json --task gsm8k
 
         goldimask score out.json --task math500 --protocol lift --diff
+
+        goldimask score answers.jsonl --task file:test.jsonl
     """
     from goldimask.eval.score import disagreements, read_stored, score_stored
     from goldimask.eval.tasks import accepted, get_task
 
     if protocol not in ("fixed", "lift"):
         raise GoldimaskError(f"--protocol: '{protocol}'; {nearest(protocol, ('fixed', 'lift'))}")
-    given = accepted(task, {"allow_code_execution": allow_code_execution, "sandbox": sandbox})
+    asked = {"allow_code_execution": allow_code_execution, "sandbox": sandbox}
+    given = accepted(task, asked | ({"judge": judge} if judge else {}))
     chosen = get_task(task, protocol=protocol, **given)
     if chosen.prepare:
         say(chosen.prepare())
@@ -56,7 +68,7 @@ def score(
     result = score_stored(stored, chosen, len(files))
     report = result.to_json()
     if missing := report["details"].get("no gold"):
-        say(f"[yellow]note:[/yellow] {missing} rows carry no gold answer; give the set with --data")
+        say(f"note: {missing} rows carry no gold answer; give the set with --data")
     if diff:
         other = "lift" if protocol == "fixed" else "fixed"
         second = score_stored(stored, get_task(task, protocol=other, **given), len(files))
@@ -67,7 +79,6 @@ def score(
 def score_tables(report: dict[str, Any]) -> Group:
     """Tables for a person."""
     from rich.console import Group
-    from rich.markup import escape
 
     figure = lambda x: f"{percent(x, 2)} %"  # noqa: E731
     rows = [
@@ -95,7 +106,7 @@ def score_tables(report: dict[str, Any]) -> Group:
         cells = [
             (
                 x["where"],
-                escape(short(x["gold"])),
+                short(x["gold"]),
                 *(mark(x[p]) for p in (report["protocol"], other["protocol"])),
             )
             for x in report["diff"]
@@ -113,9 +124,8 @@ def trial_name(trial: dict[str, Any]) -> str:
 
 
 def mark(side: dict[str, Any]) -> str:
-    from rich.markup import escape
 
-    return ("right: " if side["correct"] else "wrong: ") + escape(short(side["extracted"]))
+    return ("right: " if side["correct"] else "wrong: ") + short(side["extracted"])
 
 
 def short(value: object, length: int = 60) -> str:

@@ -44,12 +44,13 @@ def selftest(
     import torch
 
     from goldimask.files import write_json
-    from goldimask.processes import own_device
+    from goldimask.processes import own_device, use_device
     from goldimask.selftest import PARTS
     from goldimask.selftest import selftest as run
 
     parts = words(only) or list(PARTS)
     place = torch.device(device) if device else own_device()
+    use_device(str(place))  # for the parts that take the current one
     with progress("selftest", len(parts)) as advance:
         found = run(place, parts, advance)
     write_json(out, found)

@@ -250,7 +250,7 @@ def eligibility(
 
     from goldimask.backbones import load_backbone
     from goldimask.data.corpora import open_rows
-    from goldimask.data.examples import to_pair
+    from goldimask.data.shapes import to_pair
     from goldimask.studies.eligibility import study_eligibility
     from goldimask.studies.run import labels
 

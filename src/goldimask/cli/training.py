@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from goldimask.cli.options import AllowPlugins, Device, JsonFlag, Nproc, Overrides, words
-from goldimask.console import emit, progress, say, table
+from goldimask.console import emit, is_quiet, progress, say, suggest, table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -65,6 +66,12 @@ def train(
     changes = [*(overrides or []), *(["data.skip_bad_rows=true"] if skip_bad_rows else [])]
     resolved = load_recipe(recipe, changes)
     way = read_launch(launch)
+    before = load_recipe(recipe).data.corpus if resolved.data.path else None
+    if before is not None and resolved.data.corpus is None:
+        say(
+            f"data.path takes the place of the corpus '{before}' "
+            f"(data.corpus={before}: read it in the format of that one)"
+        )
     if dry_run:
         show_plan(resolved, nproc or 1, way, card, as_json)
     elif nproc is not None:
@@ -74,6 +81,7 @@ def train(
 
         micro_batches(resolved.trainer, resolved.global_batch_size, nproc)
         flags = {"--resume": resume, "--allow-changes": allow_changes, "--json": as_json}
+        flags |= {"--quiet": is_quiet()}
         chosen = [flag for flag, on in flags.items() if on] + passed_on()
         start(["train", recipe, *changes, "--show", str(show), *chosen], nproc, way)
     else:
@@ -92,7 +100,6 @@ def train_here(
     resolved: Recipe, resume: bool, allow_changes: bool, show: int, as_json: bool
 ) -> None:
     """Train in this process, which may be one of several."""
-    from rich.markup import escape
 
     from goldimask.processes import rank
     from goldimask.train.launch import report_failure
@@ -104,14 +111,49 @@ def train_here(
             resume=resume,
             allow_changes=allow_changes,
             show=show,
-            say=lambda line: say(escape(line)),
+            say=say,
         )
     except Exception as error:
         if report_failure(error):  # the process that started this one tells the user
             raise SystemExit(getattr(error, "exit_code", 1)) from None
         raise
     if rank() == 0:
-        emit(summary, as_json, facts("Finished", summary))
+        emit(summary, as_json, finished(summary, resolved))
+        if not as_json:
+            suggest(*after_training(resolved))
+
+
+def finished(summary: dict[str, Any], resolved: Recipe) -> Table:
+    """What came of a run, in words."""
+    keys = ("output", "method", "steps", "examples", "seed", "data_hash")
+    rows = [(key.replace("_", " "), summary[key]) for key in keys]
+    rows.insert(4, ("held-out examples", summary["validation_examples"]))
+
+    def loss(which: str) -> str:
+        error = summary.get(f"eval_loss_{which}_se")
+        return f"{summary[f'eval_loss_{which}']:.4g}" + (f" ± {error:.2g}" if error else "")
+
+    best = summary.get("eval_loss_best_step")
+    if best is not None:
+        if resolved.trainer.get("eval_on_start"):
+            rows.append(("held-out loss before training", loss("first")))
+        rows.append((f"lowest held-out loss (step {best})", loss("best")))
+        rows.append(("held-out loss at the end", loss("last")))
+    lowest = best is not None and resolved.trainer.get("load_best_model_at_end", True)
+    rows.append(("what is kept", f"step {best}, the lowest" if lowest else "the last step"))
+    return table("Finished", ("", ""), rows)
+
+
+def after_training(resolved: Recipe) -> list[str]:
+    """Commands that fit the data of a run: generated tasks, or questions of one's own."""
+    run, corpus = shlex.quote(resolved.output), resolved.data.corpus or ""
+    tasks = "tiny-chain,tiny-sort" if corpus.startswith("tiny") else "file:QUESTIONS.jsonl"
+    lines = [f"goldimask eval {run} --tasks {tasks}", f'goldimask decode {run} "..." --show']
+    return [
+        *lines,
+        f"goldimask report {run}",
+        f"goldimask merge {run} --to {shlex.quote(resolved.output + '-merged')}",
+    ]
 
 
 def show_plan(
@@ -140,7 +182,10 @@ def inspect(
         str, typer.Argument(metavar="RECIPE|RUN", help="A recipe, or a run folder (its weights).")
     ],
     overrides: Overrides = None,
-    example: Annotated[int, typer.Option(help="Number of the training example, from 0.")] = 0,
+    example: Annotated[
+        int | None,
+        typer.Option(help="Number of the training example, from 0. [the first with a reveal]"),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the draws; the recipe's when left out.")
     ] = None,
@@ -179,7 +224,7 @@ def inspect(
     )
     from goldimask.report.terminal import step_view
 
-    subject = open_subject(source, overrides or [], example)
+    subject = open_subject(source, overrides or [], example, seed, epoch, t)
     picked = chosen_methods(subject.recipe.method, words(methods) or list(METHODS))
     seed = subject.recipe.seed if seed is None else seed
     level = drawn_level(subject.example, seed, epoch) if t is None else t
@@ -187,8 +232,8 @@ def inspect(
     records = inspect_steps(subject.backbone, subject.example, picked, seed, levels, epoch)
     if html:
         inspect_page(html, records, subject)
-        say(f"page: [bold]{html}[/bold] ({html.stat().st_size / 1000:.0f} KB)")
-    result = {"example": example, "seed": seed, "html": str(html) if html else None}
+        say(f"page: {html} ({html.stat().st_size / 1000:.0f} KB)")
+    result = {"example": subject.index, "seed": seed, "html": str(html) if html else None}
     emit({**result, "records": records}, as_json, None if as_json else step_view(records))
 
 
@@ -201,6 +246,7 @@ def bench(
     ] = "all",
     rounds: Annotated[int, typer.Option(min=1, help="Times are the minimum over rounds.")] = 12,
     batches: Annotated[int, typer.Option(min=1, help="Different batches.")] = 1,
+    accumulate: Annotated[int, typer.Option(min=1, help="Micro-batches of a step.")] = 1,
     quick: Annotated[
         bool, typer.Option("--quick", help="The methods of the paper's table, few rounds.")
     ] = False,
@@ -244,6 +290,7 @@ def bench(
             rounds,
             each,
             batches,
+            accumulate,
             attention_layer="last" if layer in (None, "probe") else layer,
             group_by_length=resolved.data.group_by_length,
             advance=advance,

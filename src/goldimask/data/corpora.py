@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from goldimask.data.rows import Row, read_rows
+from goldimask.data.shapes import renaming
 from goldimask.errors import GoldimaskError, short
 from goldimask.keys import Keys, Stream
 from goldimask.registry import Registry, import_target
@@ -79,11 +80,13 @@ def open_rows(
     split: str | None = None,
     subset: str | None = None,
     options: Mapping[str, Any] | None = None,
+    columns: Mapping[str, str] | None = None,
     limit: int | None = None,
     seed: int = 0,
 ) -> Iterator[Row]:
     """Rows of a named corpus, of a file, folder or Hub id, or of these in a corpus's format.
 
+    `columns` says what the columns of a file are called (`shapes.py`).
     A generated corpus is drawn with `seed` and gives `limit` rows; `options` are those of its
     function, `seed` among them. Other corpora give their first `limit` rows.
     """
@@ -92,11 +95,14 @@ def open_rows(
             "data: give data.path (a file, a folder or a Hub id), data.corpus (a name) or "
             "data.mixture"
         )
+    if columns and corpus is not None:
+        raise GoldimaskError(f"data.columns: corpus '{corpus}' has its own; set data.corpus=null")
     found = None if corpus is None else CORPORA.get(corpus, "data.corpus")
     if callable(found):
         if path is not None:
             raise GoldimaskError(
-                f"data.path: corpus '{corpus}' is generated and reads no file; give one"
+                f"data.path: corpus '{corpus}' is generated and reads no file; set "
+                "data.corpus=null to train on the file"
             )
         rows = _generated(str(corpus), found, options or {}, limit, seed)
     else:
@@ -105,6 +111,9 @@ def open_rows(
                 f"data.options: only a generated corpus takes options, not '{corpus or path}'"
             )
         rows = _read(corpus, found, path, split, subset)
+        if columns:
+            renamed = renaming(columns)
+            rows = (replace(row, format=renamed) for row in rows)
     return islice(rows, limit)
 
 

@@ -1,17 +1,12 @@
 """Rows become examples: an exact boundary between prompt and response, a stable id.
 
-Columns of a row, in this order of precedence:
-
-    messages                         the last assistant turn is the response, the rest the prompt
-    prompt + completion | response   each a string, or a list of messages
-    question + answer
-
-Prompt (ending with the assistant header) and response are rendered and tokenised separately and
-then concatenated, so the boundary is exact by construction. Supervisable positions are response
-tokens that are not special; `supervise_turn_end` adds the turn-end token, `supervise:
-all_after_prompt` everything (D1, D12, D20, docs/decisions.md). A bad row is an error that names
-file and line; `skip_bad_rows` counts such rows and goes on. An example is cut at `max_length` and
-at the positions of the backbone; what its checkpoint was trained for only counts (a warning).
+What the prompt and the response of a row are is said in `shapes.py`. Prompt (ending with the
+assistant header) and response are rendered and tokenised separately and then concatenated, so the
+boundary is exact by construction. Supervisable positions are response tokens that are not special;
+`supervise_turn_end` adds the turn-end token, `supervise: all_after_prompt` everything (D1, D12,
+D20, docs/decisions.md). A bad row is an error that names file and line; `skip_bad_rows` counts such
+rows and goes on. An example is cut at `max_length` and at the positions of the backbone; what its
+checkpoint was trained for only counts (a warning).
 """
 
 from __future__ import annotations
@@ -25,16 +20,14 @@ from typing import Any, Literal, Protocol
 
 from goldimask.data.corpora import TokenClasses, named_rows
 from goldimask.data.rows import Row
-from goldimask.errors import GoldimaskError, short
-from goldimask.files import encodable
+from goldimask.data.shapes import Message, Pair, Turns, to_pairs
+from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys, Stream, content_id
 from goldimask.types import Example
 
 SPECIAL_TEXT = re.compile(r"\s*(<\|[^|\s]*\|>\s*)+")
 CHARACTERS = 64  # that a token stands for at most, over a whole text: beyond, a text is cut first
 NAMED = 5  # bad rows that the report names
-COLUMNS = "messages; prompt + completion; prompt + response; question + answer"
-Message = dict[str, str]
 Overlength = Literal["truncate", "drop", "error"]
 Supervise = Literal["response_no_pad", "all_after_prompt"]
 
@@ -54,13 +47,8 @@ class Renderer(Protocol):
     def response_ids(self, text: str, turn_end: bool = True) -> list[int]: ...
 
 
-@dataclass(frozen=True)
-class Pair:
-    """One example as text, with the place it came from."""
-
-    prompt: list[Message]
-    response: str
-    where: str
+class NoRoom(GoldimaskError):
+    """A prompt that leaves no room for a response."""
 
 
 @dataclass
@@ -76,6 +64,9 @@ class DataReport:
     usable: int = 0  # tokens that the checkpoint was trained for
     beyond: int = 0  # kept although longer than that
     first_bad: list[str] = field(default_factory=list)
+    several: int = 0  # rows with several assistant turns
+    turns: Turns = "last"
+    groups: list[int] = field(default_factory=list)  # the row of every example
 
     def lines(self) -> list[str]:
         counts = [f"{self.rows} rows"]
@@ -84,6 +75,9 @@ class DataReport:
             counts.append(f"{self.bad} bad rows skipped ({'; '.join(self.first_bad)}{more})")
         if self.dropped:
             counts.append(f"{self.dropped} dropped as too long")
+        if self.several:
+            which = {"last": "the last is", "all": "each is"}[self.turns]
+            counts.append(f"{self.several} with several assistant turns, of which {which} trained")
         if self.truncated:
             counts.append(
                 f"{self.truncated} truncated to {self.limit:,} tokens, {self.answer_lost} of them "
@@ -99,75 +93,6 @@ class DataReport:
             f"{self.beyond} of {self.rows} rows are longer than the {self.usable:,} tokens that "
             f"the checkpoint was trained for; they are kept, up to {self.limit:,}"
         )
-
-
-# --- a row as text -------------------------------------------------------------------------------
-
-
-def to_pair(row: Row) -> Pair:
-    """Find prompt and response in a row."""
-    values, where = row.values, row.where
-    if row.format is not None:
-        try:
-            values = row.format(values)
-        except GoldimaskError as error:
-            raise GoldimaskError(f"{where}: {error}") from error
-    if not isinstance(values, Mapping):
-        raise GoldimaskError(f"{where}: a row is an object with columns {COLUMNS}")
-    if values.get("messages") is not None:
-        messages = _messages(values["messages"], f"{where}: messages")
-        if not messages or messages[-1]["role"] != "assistant":
-            raise GoldimaskError(f"{where}: messages must end with an assistant turn, the response")
-        return _checked(messages[:-1], messages[-1]["content"], where)
-    for asked, answers in (("prompt", ("completion", "response")), ("question", ("answer",))):
-        if values.get(asked) is None:
-            continue
-        for key in answers:
-            if values.get(key) is not None:
-                prompt, response = _turns(values[asked], where), _text(values[key], where, key)
-                return _checked(prompt, response, where)
-        wanted = " or ".join(f"'{k}'" for k in answers)
-        raise GoldimaskError(f"{where}: the row has '{asked}' but no response; add {wanted}")
-    raise GoldimaskError(
-        f"{where}: no known columns in {short(sorted(map(str, values)))}; use one of: {COLUMNS}"
-    )
-
-
-def _turns(value: Any, where: str) -> list[Message]:
-    if isinstance(value, str):
-        return [{"role": "user", "content": value}]
-    return _messages(value, f"{where}: prompt")
-
-
-def _text(value: Any, where: str, key: str) -> str:
-    if isinstance(value, str):
-        return value
-    messages = _messages(value, f"{where}: {key}")
-    if len(messages) != 1:
-        raise GoldimaskError(f"{where}: {key} must be a string or a single message")
-    return messages[0]["content"]
-
-
-def _messages(value: Any, where: str) -> list[Message]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise GoldimaskError(f"{where}: must be a list of {{role, content}} objects")
-    for i, message in enumerate(value):
-        good = isinstance(message, Mapping) and isinstance(message.get("role"), str)
-        if not good or not isinstance(message.get("content"), str):
-            raise GoldimaskError(
-                f"{where}[{i}]: must be an object with string 'role' and 'content'"
-            )
-    return [{"role": m["role"], "content": m["content"]} for m in value]
-
-
-def _checked(prompt: list[Message], response: str, where: str) -> Pair:
-    if not prompt:
-        raise GoldimaskError(f"{where}: the prompt is empty")
-    if not response.strip():
-        raise GoldimaskError(f"{where}: the response is empty; nothing could be supervised")
-    if not all(map(encodable, (response, *(m[k] for m in prompt for k in ("role", "content"))))):
-        raise GoldimaskError(f"{where}: a text holds half a character (a lone surrogate)")
-    return Pair(prompt, response, where)
 
 
 # --- text as tokens ------------------------------------------------------------------------------
@@ -192,7 +117,7 @@ def to_example(
     prompt = renderer.prompt_ids(pair.prompt) if asked <= most else []
     if asked > most or len(prompt) >= limit:
         size = f"{len(prompt)} tokens" if prompt else f"{asked} characters"
-        raise GoldimaskError(
+        raise NoRoom(
             f"{pair.where}: the prompt has {size} and leaves no room for a "
             f"response within {limit}; shorten it or raise data.max_length (the backbone allows "
             f"{renderer.max_length})"
@@ -240,6 +165,7 @@ def load_examples(
     supervise: Supervise = "response_no_pad",
     supervise_turn_end: bool = False,
     skip_bad_rows: bool = False,
+    turns: Turns = "last",
     classes: TokenClasses | None = None,
 ) -> tuple[list[Example], DataReport]:
     """Examples with unique stable ids (a repeated row gets an id of its own), and what happened.
@@ -247,20 +173,13 @@ def load_examples(
     `rows` is the name of a corpus, a file, a folder, a Hub id, or rows; `seed` draws those of a
     generated corpus. With `classes`, every example knows the kind of each of its tokens.
     """
-    report, examples = DataReport(), []
+    report, examples = DataReport(turns=turns), []
     seen: dict[int, int] = {}
-    for row in _rows(rows, limit, seed):
+    how = {"max_length": max_length, "overlength": overlength, "supervise": supervise}
+    for number, row in enumerate(_rows(rows, limit, seed)):
         report.rows += 1
         try:
-            example = to_example(
-                to_pair(row),
-                renderer,
-                max_length=max_length,
-                overlength=overlength,
-                supervise=supervise,
-                supervise_turn_end=supervise_turn_end,
-                report=report,
-            )
+            made = _of_row(row, renderer, report, supervise_turn_end=supervise_turn_end, **how)
         except GoldimaskError as error:
             if not skip_bad_rows:
                 raise GoldimaskError(
@@ -270,19 +189,38 @@ def load_examples(
             if len(report.first_bad) < NAMED:
                 report.first_bad.append(str(error))
             continue
-        if example is None:
-            continue
-        count = seen.get(example.example_id, 0)
-        seen[example.example_id] = count + 1
-        if count:
-            repeated = content_id(str(example.example_id), str(count))
-            example = replace(example, example_id=repeated)
-        if classes is not None:
-            example = replace(example, classes=classes.of(row.values, example, renderer).tolist())
-        examples.append(example)
+        for example in made:
+            count = seen.get(example.example_id, 0)
+            seen[example.example_id] = count + 1
+            if count:
+                repeated = content_id(str(example.example_id), str(count))
+                example = replace(example, example_id=repeated)
+            if classes is not None:
+                kinds = classes.of(row.values, example, renderer).tolist()
+                example = replace(example, classes=kinds)
+            examples.append(example)
+            report.groups.append(number)
     if not examples:
         raise GoldimaskError("data: no usable rows: " + "; ".join(report.lines()))
     return examples, report
+
+
+def _of_row(row: Row, renderer: Renderer, report: DataReport, **how: Any) -> list[Example]:
+    """The examples of a row; a later turn that has no room left counts as dropped."""
+    pairs = to_pairs(row, report.turns)
+    earlier = sum(m["role"] == "assistant" for m in pairs[-1].prompt)
+    report.several += earlier > 0
+    made = []
+    for i, pair in enumerate(pairs):
+        try:
+            example = to_example(pair, renderer, report=report, **how)
+        except NoRoom:
+            if not i:
+                raise
+            report.dropped += 1
+            continue
+        made += [] if example is None else [example]
+    return made
 
 
 def _rows(
@@ -298,20 +236,25 @@ def _rows(
 
 
 def split(
-    examples: list[Example], validation: float, seed: int
+    examples: list[Example], validation: float, seed: int, groups: Sequence[int] | None = None
 ) -> tuple[list[Example], list[Example]]:
     """(train, validation) by a permutation of the seed; a share below 1, else a number of
     examples.
+
+    Examples of one group (the turns of a conversation) stay together; shares and numbers are then
+    of groups.
     """
-    count = int(len(examples) * validation) if validation < 1 else int(validation)
-    if validation < 0 or count >= len(examples):
+    groups = groups or range(len(examples))
+    units = list(dict.fromkeys(groups))
+    count = int(len(units) * validation) if validation < 1 else int(validation)
+    if validation < 0 or count >= len(units):
         raise GoldimaskError(
-            f"data.validation: {validation:g} leaves no training examples out of {len(examples)}"
+            f"data.validation: {validation:g} leaves no training examples out of {len(units)}"
         )
-    order = Keys(seed).rng(0, Stream.SPLIT).permutation(len(examples))
-    held_out = set(order[:count].tolist())
-    train = [e for i, e in enumerate(examples) if i not in held_out]
-    return train, [e for i, e in enumerate(examples) if i in held_out]
+    order = Keys(seed).rng(0, Stream.SPLIT).permutation(len(units))
+    held_out = {units[i] for i in order[:count].tolist()}
+    train = [e for e, g in zip(examples, groups, strict=True) if g not in held_out]
+    return train, [e for e, g in zip(examples, groups, strict=True) if g in held_out]
 
 
 def data_hash(examples: Iterable[Example]) -> str:

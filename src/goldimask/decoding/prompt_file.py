@@ -1,9 +1,10 @@
 """Decoding a file of prompts: one JSON line per answer, resumable.
 
-A row of the file has `prompt` (a string, one user turn) or `messages`; its other keys are copied to
-the answer. Every answer carries a key made of model, settings and row. A later call skips the
-answers it finds, drops a line torn by a kill, and refuses a file of other settings or prompts. When
-all are done the answers are put into the order of the prompts.
+A row of the file asks as a training row does (`data/shapes.py`): `prompt`, `messages`, `question`,
+...; a response in it is not shown to the model. Its keys are copied to the answer. Every answer
+carries a key made of model, settings and row. A later call skips the answers it finds, drops a line
+torn by a kill, and refuses a file of other settings or prompts. When all are done the answers are
+put into the order of the prompts.
 
 Several processes may answer (`goldimask.workers`); this one alone writes, and the answers are the
 same for any number of them.
@@ -12,13 +13,14 @@ same for any number of them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from goldimask.data.rows import read_rows
+from goldimask.data.rows import Row, read_rows
+from goldimask.data.shapes import asked
 from goldimask.decoding.engine import decode_iter
 from goldimask.decoding.forward import Decodable
 from goldimask.decoding.prompts import Prompt
@@ -46,15 +48,13 @@ class Answers:
 
 
 def read_prompts(file: Path) -> list[JsonObject]:
-    """The rows of a prompt file, each with `prompt` or `messages`."""
+    """The rows of a prompt file, each of which asks something."""
     if not file.is_file():
         raise GoldimaskError(f"{file}: no such file; --file takes a .jsonl of prompts")
     rows = []
     for read in read_rows(file):
-        where, row = read.where, read.values
-        if not isinstance(row, Mapping) or ("prompt" in row) == ("messages" in row):
-            raise GoldimaskError(f"{where}: expected an object with either 'prompt' or 'messages'")
-        rows.append(dict(row))
+        asked(read)  # or an error with its place
+        rows.append(dict(read.values))
     return rows
 
 
@@ -77,7 +77,7 @@ def decode_rows(
     todo = [i for i in range(len(rows)) if i not in answers]
     advance(len(answers))
     running = answer(
-        [rows[i]["prompt"] if "prompt" in rows[i] else rows[i]["messages"] for i in todo],
+        [asked(Row("prompts", rows[i])) for i in todo],
         [keys[i] for i in todo],  # so that a resumed file samples as a whole one
     )
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError, nearest
@@ -34,7 +35,7 @@ class Row(Record):
     decoder: str | None = None
     steps: int | str | None = None
     block: int | str | None = None
-    temperature: float = 0.0
+    temperature: float | None = 0.0
     top_p: float | None = None
     shots: int | None = None
     protocol: str = ""
@@ -91,8 +92,17 @@ def rows() -> tuple[Row, ...]:
     return tuple(Row(**{**found["defaults"][r["source"]], **r}) for r in found["rows"])
 
 
+def registered(model: str) -> str:
+    """`GSAI-ML/LLaDA-8B-Instruct`, and a folder of that name, are `llada-8b-instruct`."""
+    from goldimask.known import PUBLISHED
+
+    last = Path(model).name.lower()
+    return next((x.name for x in PUBLISHED if last == Path(x.hub).name.lower()), model)
+
+
 def find_row(model: str, name: str) -> Row:
     """The first row of a model by `TASK`, or that of `SOURCE/TASK`."""
+    model = registered(model)
     source, _, task = name.rpartition("/")
     mine = [r for r in rows() if r.model == model]
     if not mine:
@@ -130,6 +140,7 @@ def beside(model: str, results: Sequence[TaskResult]) -> list[Beside]:
     A row of one length stands beside the score at that length, or else beside the longest one; a
     row that is the best of several beside the best of those measured.
     """
+    model = registered(model)
     out = []
     for row in rows():
         mine = [r for r in results if r.task == row.task and row.model == model]

@@ -1,7 +1,7 @@
 """Everything one evaluation found, and how it is saved beside the answers.
 
-scores.json     one entry per score: the figure with its interval, every decoding setting with
-                its default written out, hashes of the prompts (as worded, and as token ids
+scores.json     one entry per score: the figure with its interval, every setting of the decoder
+                with its default written out, hashes of the prompts (as worded, and as token ids
                 after the chat template), calls of the model, tokens a call, seconds, and the
                 published figures of the same model and task
 """
@@ -16,7 +16,15 @@ from typing import Any
 from goldimask.eval.published import beside
 from goldimask.eval.tasks import own_samples
 from goldimask.files import write_json
-from goldimask.records import Decoding, Outcome, digest, read_manifest, read_outcomes, unfinished
+from goldimask.records import (
+    RECIPE,
+    Decoding,
+    Outcome,
+    digest,
+    read_manifest,
+    read_outcomes,
+    unfinished,
+)
 from goldimask.stats import TaskResult, aggregate, pass_at_k
 
 SCORES = "scores.json"
@@ -51,7 +59,10 @@ class EvalResult:
 
 
 def write_scores(folder: Path, model: str) -> Path:
-    """Save what all answers of a folder are worth, those of other shards and commands included."""
+    """Save what all answers of a folder are worth, those of other shards and commands included.
+
+    The model card of the run that holds the folder tells them too.
+    """
     manifest = read_manifest(folder)
     outcomes = list(read_outcomes(folder).values())
     found = aggregate(outcomes, samples=own_samples)
@@ -63,7 +74,29 @@ def write_scores(folder: Path, model: str) -> Path:
         entry["complete"] = not any(o.place in missing for o in group)
         entry["published"] = [b.to_json() for b in beside(model, [r])]
         entries.append(entry)
-    return write_json(folder / SCORES, {"model": model, "scores": entries})
+    file = write_json(folder / SCORES, {"model": model, "scores": entries})
+    if (folder.parent / RECIPE).is_file():
+        from goldimask.train.card import write_card  # nobody else needs it
+
+        write_card(folder.parent)
+    return file
+
+
+def full_settings(r: TaskResult) -> dict[str, Any]:
+    """Every setting that the decoder uses, its defaults and the number of planned steps too."""
+    from goldimask.decoding.options import make_settings
+    from goldimask.decoding.plan import block_steps
+    from goldimask.decoding.rules import DECODERS
+
+    options: dict[str, Any] = dict(r.decoding.options)
+    made = make_settings(r.decoding.decoder, length=r.length, **options)
+    own = DECODERS.get(r.decoding.decoder, "decoder")
+    unused = {"tau", "factor", "steps", "alg_temp", "eps"} - set(own.options)
+    found = {k: v for k, v in asdict(made).items() if k not in unused}
+    if "steps" in found:
+        sizes = [min(made.block, r.length - i) for i in range(0, r.length, made.block)]
+        found["steps"] = sum(block_steps(n, made, own.rate) for n in sizes)
+    return found
 
 
 def same_score(o: Outcome, r: TaskResult) -> bool:
@@ -75,11 +108,7 @@ def same_score(o: Outcome, r: TaskResult) -> bool:
 
 def saved(r: TaskResult, group: Sequence[Outcome]) -> dict[str, Any]:
     """Everything that a score depends on or costs, in full."""
-    from goldimask.decoding.options import make_settings
-
-    options: dict[str, Any] = dict(r.decoding.options)
-    settings = asdict(make_settings(r.decoding.decoder, length=r.length, **options))
-    settings["seed"] = sorted({o.seed for o in group})
+    settings = full_settings(r) | {"seed": sorted({o.seed for o in group})}
     rendered = sorted({(o.item, o.rendered) for o in group})
     return {
         "settings": settings,

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from goldimask.errors import GoldimaskError
 from goldimask.eval.results import EvalResult, write_scores
 from goldimask.eval.tasks import Item, Task
+from goldimask.eval.tasks.base import Prompt
 from goldimask.eval.trials import Lengths, Planned, Say, Sources, judged, plan_trials
 from goldimask.jobs import job_key, locked, make_manifest, same_job
 from goldimask.records import (
@@ -67,7 +68,7 @@ class Answer(Protocol):
 
     def __call__(
         self,
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         *,
         prefill: str,
         length: int,
@@ -164,7 +165,7 @@ def backbone_answer(backbone: Backbone, batch_size: int) -> Answer:
     from goldimask.decoding.types import first_end
 
     def answer(
-        prompts: Sequence[str],
+        prompts: Sequence[Prompt],
         *,
         prefill: str,
         length: int,

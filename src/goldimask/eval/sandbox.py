@@ -14,7 +14,7 @@ mode first and finds out what works here; `describe` names what is in force and 
     new processes, exec     seccomp                          seccomp
     other processes         PID namespace, seccomp           seccomp: no signals (nor F_SETOWN), no
                                                              ptrace, priorities or affinities
-    environment             empty                            empty
+    environment             empty, but for one thread in numpy, in both
     privileges              user 65534, no new ones          user 65534 if you are root, else you;
                                                              no new ones
     private folder          a file system of its own in      bytes, blocks and entries counted 20
@@ -27,14 +27,15 @@ mode first and finds out what works here; `describe` names what is in force and 
 
 Not covered:
     * The kernel is shared. A program that exploits it is out; against that use a virtual machine.
-    * Limits mode: a program can find out whether a path exists, its size and times (`stat`).
-    * Limits mode without Landlock (Linux before 5.13): your files can be read. Without seccomp
-      (neither x86_64 nor aarch64): network, new processes, signals, modes and times of your files,
-      and disk space taken by tricks are not prevented, in this mode.
+    * Limits mode: a program can find out whether a path exists, its size and times (`stat`),
+      and where a link points.
+    * Limits mode without Landlock (Linux before 5.13): your files and processes can be read.
+      Without seccomp (neither x86_64 nor aarch64): network, new processes, signals, modes and
+      times of your files, and disk space taken by tricks are not prevented, in this mode.
     * What is in the system's folders and in this Python's can be read, secrets there included.
     * Limits mode, and bubblewrap before 0.7: a burst passes the folder's limit for 50 ms.
     * As many programs run at once as there are cores; each keeps to its limits, not their sum, and
-      its judge has the same limits once more.
+      its judge has the same limits once more. As root they share the number of threads.
     * A program that knows the answers passes: MBPP's prompt shows its tests.
 """
 

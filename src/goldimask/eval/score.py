@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goldimask.data.rows import read_rows
+from goldimask.data.rows import Row, read_rows
+from goldimask.data.shapes import asked
 from goldimask.errors import GoldimaskError
 from goldimask.eval.run import judged
 from goldimask.eval.tasks import Item, Task, accepted, get_task, known_tasks, own_samples
@@ -190,6 +191,8 @@ def texts_of(row: Columns, where: str) -> list[str]:
         parts = row["resps"] if isinstance(row["resps"], list) else [row["resps"]]
         flat = [x for part in parts for x in (part if isinstance(part, list) else [part])]
         return [str(x) for x in flat]
+    if {"text", "tokens", "steps"} <= row.keys():  # of `decode --file`, beside the row's columns
+        return [str(row["text"])]
     for key in TEXTS:
         value = row.get(key)
         if isinstance(value, str):
@@ -206,7 +209,7 @@ class Known:
         self.task, self.data = task, data
         self.by_id: dict[str, Item] = {}
         self.by_question: dict[str, Item] = {}
-        if data is not None:
+        if data is not None or task.at_hand:
             self.load(task)
         elif os.environ.get("GOLDIMASK_DATA") and task.stored:
             with suppress(GoldimaskError):  # a help, not a need: rows carry golds of their own
@@ -229,9 +232,14 @@ class Known:
         document = document if isinstance(document, Mapping) else {}
         question = next((row[k] for k in QUESTIONS if isinstance(row.get(k), str)), None)
         question = question or next((document[k] for k in QUESTIONS if k in document), "")
+        if self.task.at_hand and "doc" not in row:
+            with suppress(GoldimaskError):
+                question = asked(Row(where, row))  # in any shape that a question can have
         item = self.by_id.get(str(row.get("id"))) or self.by_question.get(squeezed(str(question)))
         if item is not None:
             return item
+        if self.task.at_hand:
+            raise GoldimaskError(f"{where}: not one of the questions of '{self.task.name}'")
         if document and self.task.row:
             return self.task.row(document, index)
         gold = next((row[k] for k in GOLDS if k in row), None)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from goldimask.eval.run import Answer, Response, backbone_answer
+from goldimask.eval.tasks.base import Prompt
 from goldimask.processes import use_device, worker_devices
 from goldimask.records import Decoding
 from goldimask.workers import Numbered, Pool, Work
@@ -37,7 +38,9 @@ def answering(
     setup = {"run": run, "dtype": dtype, "batch_size": batch_size}
     with Pool("goldimask.eval.spread:worker", setup, devices, BATCHES * batch_size, say) as pool:
 
-        def answer(prompts: Sequence[str], *, decoding: Decoding, **how: Any) -> Iterable[Response]:
+        def answer(
+            prompts: Sequence[Prompt], *, decoding: Decoding, **how: Any
+        ) -> Iterable[Response]:
             replies = pool.submit(prompts, decoding=decoding.model_dump(), **how)
             return (Response(number, *rest) for number, rest in replies)
 
@@ -55,7 +58,7 @@ def worker(device: str, **setup: Any) -> Work:
     use_device(device)
     answer = own_answer(device=device, **setup)
 
-    def work(items: list[str], decoding: dict[str, Any], **how: Any) -> Iterator[Numbered]:
+    def work(items: list[Prompt], decoding: dict[str, Any], **how: Any) -> Iterator[Numbered]:
         for made in answer(items, decoding=Decoding(**decoding), **how):
             yield made.index, made[1:]
 

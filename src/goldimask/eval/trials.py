@@ -6,6 +6,7 @@ top of it. Everything that can be refused is refused here, before a model is loa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -53,7 +54,9 @@ class Planned:
 
 
 def prompt_hash(task: Task, item: Item) -> str:
-    return text_hash(task.prompt(item) + "\0" + task.prefill)
+    asked = task.prompt(item)
+    text = asked if isinstance(asked, str) else json.dumps(asked, ensure_ascii=False)
+    return text_hash(text + "\0" + task.prefill)
 
 
 def plan_trials(

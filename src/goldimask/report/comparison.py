@@ -1,9 +1,10 @@
-"""Evaluated runs against each other: the paper's results tables and paired tests.
+"""Evaluated runs against each other: the paper's results tables.
 
 Answers of different ways of decoding are never mixed, nor are backbones and corpora: each pair of
 these is a panel, with its own strongest baseline. What may stand in one table at all is said in
-`agreement`. Within a panel, every method is shown at the length asked for and compared with the
-strongest baseline (without baselines: with the first method) on the answers both gave.
+`agreement`; code and AIME have tables of their own (`family`). Of a decoder that was run at several
+thresholds, the results at the one that was asked for are shown, at all of them where nothing else
+was evaluated.
 
     LIFT*       the better of LIFT with H = 2 and H = 3 by the average over tasks, as one row in
                 their place; chosen on the test data, as in the paper, and the note says so
@@ -13,19 +14,19 @@ strongest baseline (without baselines: with the first method) on the answers bot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from goldimask.backbones.lookup import BACKBONES
-from goldimask.bootstrap import Paired, paired
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.tasks import own_length, own_samples
-from goldimask.records import Outcome
-from goldimask.report.agreement import Cells, agree
+from goldimask.report.agreement import FAMILIES, Cells, agree, family, incomplete
+from goldimask.report.pairs import Answers, Pair, Rows, known_names, pairs_of
+from goldimask.report.results import Results, results
 from goldimask.report.sources import Source
-from goldimask.stats import FIXED, SELECTED, TaskResult, aggregate, chosen_lengths
-from goldimask.tables import Results, Table, panels_table, results
+from goldimask.stats import FIXED, SELECTED, aggregate, chosen_lengths
+from goldimask.thresholds import threshold
 
 LIFT, STAR = ("lift-2", "lift-3"), "LIFT*"
 Panels = dict[str, list[Source]]
@@ -35,22 +36,24 @@ Panels = dict[str, list[Source]]
 class Choices:
     """How runs are compared.
 
-    Without names, the baselines are the runs of other methods than GoldiMask, and the base models
-    those that were not trained here.
+    Without names, the baselines are the runs of other methods than GoldiMask and its controls, and
+    the base models those that were not trained here.
     """
 
     length: str = "fixed"  # or best (selected on test), a number, or both: fixed, then best
     baselines: tuple[str, ...] | None = None
     base: tuple[str, ...] | None = None
     allow_incomplete: bool = False  # show unfinished evaluations, marked
+    rows: tuple[str, ...] | None = None  # of the results tables; None: all
+    tau: float | None = None  # the threshold of a sweep that results tables show
 
     def settled(self, sources: Sequence[Source]) -> Choices:
         """With names that all occur."""
         names = dict.fromkeys(s.name for s in sources)
-        for name in (*(self.baselines or ()), *(self.base or ())):
+        for name in (*(self.baselines or ()), *(self.base or ()), *(self.rows or ())):
             if name not in names:
                 raise GoldimaskError(
-                    f"--baselines/--base: no run named '{name}'; {nearest(name, names)}"
+                    f"--baselines/--base/--rows: no run named '{name}'; {nearest(name, names)}"
                 )
         baselines, base = self.baselines, self.base or ()
         if baselines is None:
@@ -62,45 +65,51 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Answers:
-    """What one run answered under one way of decoding."""
-
-    source: Source
-    seed: int
-    outcomes: list[Outcome]
-    results: tuple[TaskResult, ...]
-    chosen: dict[str, tuple[int, float]]  # task -> length, score
-
-
-Rows = dict[str, list[Answers]]  # method -> its runs, by seed
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A method against the one it is compared with, on one task."""
-
-    first: str
-    second: str
-    task: str
-    length: int
-    found: Paired
-
-
-@dataclass(frozen=True)
 class Comparison:
     """All methods of one panel under one way of decoding, at lengths chosen in one way."""
 
+    family: str
     decoding: str
     note: str
     results: Results
     pairs: tuple[Pair, ...]
+    rows: Rows
+    baselines: tuple[str, ...]
+    base: tuple[str, ...]
+    partial: frozenset[tuple[str, str]]
     panel: str = ""  # backbone and corpus
     length: str = "fixed"
-    suffix: str = ""  # of the name of its table of pairs, where there are several comparisons
+    several: bool = False  # lengths were evaluated of a task
+    hidden: Rows = field(default_factory=dict)  # rows that another one stands for
+
+    @property
+    def way(self) -> str:
+        """The decoding, and which lengths are shown where there is a choice."""
+        lengths = {"best": ", best lengths", "fixed": ", fixed lengths"}
+        return self.decoding + (lengths.get(self.length, "") if self.several else "")
+
+    @property
+    def known(self) -> dict[str, str]:
+        """Known rows of the paper -> their names here."""
+        return known_names(self.rows)
+
+    def only(self, names: Mapping[str, str], plain: bool = False) -> Results:
+        """The results of some rows under other names; `plain`: without relative changes."""
+        values = {shown: scores(self.rows[m]) for m, shown in names.items()}
+        rivals = [
+            () if plain else [names.get(m, m) for m in x] for x in (self.baselines, self.base)
+        ]
+        partial = {(names[m], t) for m, t in self.partial if m in names}
+        return results(values, rivals[0], rivals[1], partial, self.tasks)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(t for t in self.results.columns if t != "average")
 
     def as_dict(self) -> dict[str, Any]:
         columns = self.results.columns
         return {
+            "family": self.family,
             "decoding": self.decoding,
             "panel": self.panel,
             "length": self.length,
@@ -114,33 +123,43 @@ class Comparison:
                 }
                 for line in self.results.lines
             },
-            "paired": [
-                {"task": p.task, "length": p.length, "first_name": p.first, "second_name": p.second}
-                | asdict(p.found)
-                for p in self.pairs
-            ],
+            "paired": [record for pair in self.pairs for record in pair.as_dicts()],
         }
 
 
 def compare_sources(sources: Sequence[Source], choices: Choices) -> list[Comparison]:
-    """One comparison for each way of decoding, choice of lengths and panel."""
+    """One comparison for each family of tasks, way of decoding, choice of lengths and panel."""
     evaluated = [s for s in sources if s.outcomes]
-    settled, cells = choices.settled(sources), agree(evaluated, choices.allow_incomplete)
-    ways = dict.fromkeys(o.decoding.label for s in evaluated for o in s.outcomes)
+    settled = choices.settled(sources)
+    agree(evaluated, choices.allow_incomplete, choices.length in ("best", "both"))
     both = ("fixed", "best") if choices.length == "both" else (choices.length,)
+    cells = {length: incomplete(evaluated, length == "best")[0] for length in both}
+    panels = panels_of([s for s in evaluated if choices.rows is None or s.name in choices.rows])
     found = []
-    for way in ways:
-        for length in both:
-            for panel, members in panels_of(evaluated).items():
-                chosen = replace(settled, length=length)
-                made = compare_panel(way, panel, members, chosen, cells)
-                if made and (length == both[0] or several_lengths(members, way)):
-                    found.append(made)
-    return found if len(found) < 2 else [replace(c, suffix=f"-{i}") for i, c in enumerate(found, 1)]
+    for kind in ("main", *FAMILIES):
+        for way in shown_ways(evaluated, kind, choices.tau):
+            for length in both:
+                for panel, members in panels.items():
+                    chosen = replace(settled, length=length)
+                    made = compare_panel(kind, way, panel, members, chosen, cells[length])
+                    if made and (length == both[0] or made.several):
+                        found.append(made)
+    return found
 
 
-def several_lengths(sources: Sequence[Source], way: str) -> bool:
-    asked = {(o.task, o.length) for s in sources for o in s.outcomes if o.decoding.label == way}
+def shown_ways(sources: Sequence[Source], kind: str, tau: float | None) -> list[str]:
+    """Ways of decoding of a family's tasks; of a sweep over thresholds one, or all if need be."""
+    ways = {o.decoding: None for s in sources for o in s.outcomes if family(o.task) == kind}
+    swept: dict[str, set[float]] = {}
+    for at in filter(None, map(threshold, ways)):
+        swept.setdefault(at[0], set()).add(at[1])
+    single = [w for w in ways if (at := threshold(w)) is None or len(swept[at[0]]) == 1]
+    asked = [w for w in ways if w not in single and (at := threshold(w)) and at[1] == tau]
+    return list(dict.fromkeys(w.label for w in [*single, *asked] or ways))
+
+
+def several_lengths(rows: Rows) -> bool:
+    asked = {(r.task, r.length) for many in rows.values() for a in many for r in a.results}
     return len(asked) > len({task for task, _ in asked})
 
 
@@ -157,7 +176,7 @@ def panels_of(sources: Sequence[Source]) -> Panels:
         if len(trained) == 1:
             base = [s for s in sources if not s.run and (s in base or s.backbone not in BACKBONES)]
         out[panel] = [*base, *mine]
-    taken = [id(s) for members in out.values() for s in members]
+    taken = {id(s) for members in out.values() for s in members}
     for s in sources:
         if id(s) not in taken:
             out.setdefault(s.backbone if s.backbone in BACKBONES else "", []).append(s)
@@ -165,13 +184,17 @@ def panels_of(sources: Sequence[Source]) -> Panels:
 
 
 def compare_panel(
-    way: str, panel: str, sources: Sequence[Source], choices: Choices, cells: Cells
+    kind: str, way: str, panel: str, sources: Sequence[Source], choices: Choices, cells: Cells
 ) -> Comparison | None:
     """The methods that were evaluated this way; None where nothing was at the length asked for."""
-    rows = rows_of(way, sources, choices.length)
-    tasks = list(dict.fromkeys(t for many in rows.values() for a in many for t in a.chosen))
-    if not tasks:
+    rows = rows_of(kind, way, sources, choices.length)
+    judged = [a for many in rows.values() for a in many]
+    trained = [a for a in judged if a.source.run]
+    tasks = list(dict.fromkeys(t for a in trained or judged for t in a.chosen))
+    if not tasks or (not trained and any(s.run for s in sources)):
         return None
+    rows = {m: many for m, many in rows.items() if any(t in a.chosen for a in many for t in tasks)}
+    every = rows
     note = [{"best": SELECTED, "fixed": FIXED}.get(choices.length, f"length {choices.length}")]
     if star := best_lift(rows, tasks):
         winner, averages = star
@@ -182,19 +205,17 @@ def compare_panel(
         }
         shown = ", ".join(f"{m} {100 * x:.1f}" for m, x in averages.items())
         note.append(f"{STAR} is {winner}, the better by average ({shown}), chosen on the test data")
-    partial = {
+    partial = frozenset(
         (m, t)
         for m, many in rows.items()
         for a in many
         for t in tasks
         if t not in a.chosen or (a.source.label, way, t) in cells
-    }
-    values = {
-        m: {a.seed: {t: a.chosen[t][1] for t in tasks if t in a.chosen} for a in many}
-        for m, many in rows.items()
-    }
+    )
     names = tuple(STAR if star and b == star[0] else b for b in choices.baselines or ())
-    found = results(values, names, choices.base or (), partial)
+    base = tuple(choices.base or ())
+    values = {m: scores(many) for m, many in rows.items()}
+    found = results(values, names, base, partial, tuple(tasks))
     mixed = [
         t
         for t in tasks
@@ -202,17 +223,25 @@ def compare_panel(
     ]
     if mixed and choices.length == "fixed":
         note.append(f"not all at the same length: {', '.join(mixed)}")
-    note = [protocol_note(rows, tasks), *note]
+    note = [protocol_note(rows, tasks), seeds_note(rows), *note]
     if partial:
         note.append("† not all answers are there")
-    pairs = pairs_of(rows, found.strongest or next(iter(rows)))
-    return Comparison(way, "; ".join(note), found, tuple(pairs), panel, choices.length)
+    pairs = tuple(pairs_of(rows, tasks, found.strongest, (*names, *base)))
+    text = "; ".join(filter(None, note))
+    hidden = {m: r for m, r in every.items() if all(r is not kept for kept in rows.values())}
+    lists = (rows, names, base, partial, panel, choices.length, several_lengths(every), hidden)
+    return Comparison(kind, way, text, found, pairs, *lists)
 
 
-def rows_of(way: str, sources: Sequence[Source], length: str) -> Rows:
+def scores(many: Sequence[Answers]) -> dict[int, dict[str, float]]:
+    """Seed -> task -> score."""
+    return {a.seed: {t: score for t, (_, score) in a.chosen.items()} for a in many}
+
+
+def rows_of(kind: str, way: str, sources: Sequence[Source], length: str) -> Rows:
     rows: Rows = {}
     for i, source in enumerate(sources):
-        mine = [o for o in source.outcomes if o.decoding.label == way]
+        mine = [o for o in source.outcomes if o.decoding.label == way and family(o.task) == kind]
         if mine:
             found = aggregate(mine, samples=own_samples)
             chosen = chosen_lengths(found, length, own_length)
@@ -237,12 +266,19 @@ def best_lift(rows: Rows, tasks: Sequence[str]) -> tuple[str, dict[str, float]] 
 
 
 def protocol_note(rows: Rows, tasks: Sequence[str]) -> str:
-    """`protocol lift; n: gsm8k 1,319, aime24 30 (pass@16)`, and the versions of tasks."""
+    """`protocol lift; n: gsm8k 1,319, aime24 30 (pass@16)`, and the versions of tasks.
+
+    Of problems that are divided over the seeds, n counts all of them.
+    """
     found = [r for many in rows.values() for a in many for r in a.results if r.task in tasks]
     first = {r.task: r for r in sorted(found, key=lambda r: -r.n)}
+    asked: dict[str, set[str]] = {t: set() for t in first}
+    for o in (o for many in rows.values() for a in many for o in a.outcomes if o.task in asked):
+        asked[o.task].add(o.item)
     protocols = ", ".join(dict.fromkeys(r.protocol for r in found))
     counts = ", ".join(
-        f"{t} {r.n:,}" + (f" ({r.metric})" if r.samples > 1 else "") for t, r in first.items()
+        f"{t} {len(asked[t]):,}" + (f" ({r.metric})" if r.samples > 1 else "")
+        for t, r in first.items()
     )
     versions = dict.fromkeys(
         f"{t} {r.version}" for t, r in first.items() if r.version not in ("", "1")
@@ -252,92 +288,11 @@ def protocol_note(rows: Rows, tasks: Sequence[str]) -> str:
     )
 
 
-def pairs_of(rows: Rows, first: str) -> list[Pair]:
-    """Every method against the first, on every task at its length, seed by seed if they match."""
-    pairs = []
-    for second in rows:
-        if second == first:
-            continue
-        seeds = {a.seed for a in rows[first]} & {a.seed for a in rows[second]}
-        sides = [[a for a in rows[m] if not seeds or a.seed in seeds] for m in (first, second)]
-        for task, (length, _) in sides[1][0].chosen.items():
-            both = [[solved(a.outcomes, task, length) for a in side] for side in sides]
-            try:
-                pairs.append(Pair(first, second, task, length, paired(both[0], both[1])))
-            except GoldimaskError:  # no answer to the same problem
-                continue
-    return pairs
-
-
-def solved(outcomes: Sequence[Outcome], task: str, length: int) -> list[Outcome]:
-    """The answers at a length; of a task published as pass@k, one for k samples of a problem."""
-    mine = [o for o in outcomes if (o.task, o.length) == (task, length)]
-    k = own_samples(task)
-    if k == 1:
-        return mine
-    problems: dict[str, list[Outcome]] = {}
-    for o in sorted(mine, key=lambda o: o.seed):
-        problems.setdefault(o.item, []).append(o)
-    one = {"seed": 0}
-    return [
-        many[0].model_copy(update={**one, "correct": any(o.correct for o in many[:k])})
-        for many in problems.values()
-    ]
-
-
-# --- tables --------------------------------------------------------------------------------------
-
-
-def result_tables(found: Sequence[Comparison]) -> list[Table]:
-    """The paper's results tables, a panel for each backbone and corpus."""
-    groups: dict[tuple[str, str], list[Comparison]] = {}
-    for c in found:
-        groups.setdefault((c.decoding, c.length), []).append(c)
-    out = []
-    for i, ((way, _), many) in enumerate(groups.items(), 1):
-        title = f"Accuracy (%), {way}"
-        title += f", {many[0].panel}" if len(many) == 1 and many[0].panel else ""
-        notes = dict.fromkeys(c.note for c in many)
-        note = ". ".join(notes if len(notes) == 1 else (f"{c.panel}: {c.note}" for c in many))
-        name = f"results-{i}" if len(groups) > 1 else "results"
-        out.append(panels_table({c.panel: c.results for c in many}, name, title, note))
-    return out
-
-
-def pair_tables(found: Sequence[Comparison]) -> list[Table]:
-    return [
-        pairs_table(c.pairs, f"paired{c.suffix}", ", ".join(filter(None, (c.decoding, c.panel))))
-        for c in found
-        if c.pairs
-    ]
-
-
-def long_table(found: Sequence[Comparison]) -> Table:
-    """All comparisons as records: a line per decoding, length, panel, method and task."""
-    tables = [panels_table({c.panel: c.results}, "", "") for c in found]
-    head = tables[0].plain[0] if tables else ()
-    rows = [
-        (c.decoding, c.length, c.panel, *row)
-        for c, t in zip(found, tables, strict=True)
-        for row in t.plain[1:]
-    ]
-    columns = tuple(str(x) for x in ("decoding", "length", "panel", *head))
-    return Table("results", "Accuracy", columns, tuple(rows), left=5)
-
-
-def pairs_table(pairs: Sequence[Pair], name: str, way: str) -> Table:
-    """Differences in points, with what was lost and won."""
-    rows = [
-        (
-            *(p.second, p.task, p.length, p.found.n, round(100 * p.found.difference, 1)),
-            f"{100 * p.found.low:+.1f} to {100 * p.found.high:+.1f}",
-            *(p.found.only_first, p.found.only_second),
-            None if p.found.p is None else float(f"{p.found.p:.3g}"),
-        )
-        for p in pairs
-    ]
-    columns = ("method", "task", "length", "n", "points", "95 %", "lost", "won", "p (McNemar)")
-    note = "Bootstrap over problems and seeds; exact McNemar where each problem has one answer."
-    if unpaired := sum(p.found.unpaired for p in pairs):
-        note += f" {unpaired} answers of only one side are left out."
-    return Table(name, f"Paired against {pairs[0].first}, {way}", columns, tuple(rows), 2, note)
+def seeds_note(rows: Rows) -> str:
+    """`3 seeds (goldimask-t 2)`: how many runs the means are over."""
+    counts = {m: len(many) for m, many in rows.items() if many[0].source.run}
+    if not counts:
+        return ""
+    most = max(counts.values())
+    fewer = ", ".join(f"{m} {n}" for m, n in counts.items() if n < most)
+    return f"{most} seed{'s' if most > 1 else ''}" + (f" ({fewer})" if fewer else "")

@@ -37,6 +37,7 @@ METHODS = (
     *("vanilla", "cart", "gift", "lift-2", "agdo"),
     *("goldimask-d", "goldimask-r", "goldimask-t", "goldimask-p"),
 )
+SEARCHED = 100  # examples, for one that shows a reveal
 LEVELS = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95)
 
 
@@ -82,8 +83,18 @@ class PinnedKeys:
         return PinnedDraws(rng, (self.t - EPS) / (1.0 - EPS))
 
 
-def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
-    """The model and example `index` of a recipe, or of a run folder with its trained weights."""
+def open_subject(
+    source: str,
+    overrides: Sequence[str],
+    index: int | None = None,
+    seed: int | None = None,
+    epoch: int = 0,
+    t: float | None = None,
+) -> Subject:
+    """The model and example `index` of a recipe, or of a run folder with its trained weights.
+
+    Without an index it is the first example whose draws reveal something.
+    """
     run = Path(source)
     is_run = (run / "recipe.yaml").is_file()
     recipe = load_recipe(run / "recipe.yaml" if is_run else source, overrides)
@@ -102,6 +113,10 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
             "run, or add method.attention_layer=last"
         )
     train = make_data(recipe.data, backbone, recipe.seed).train
+    if index is None:
+        seed = recipe.seed if seed is None else seed
+        keys = Keys(seed, epoch) if t is None else cast(Keys, PinnedKeys(seed, epoch, t))
+        index = first_telling(train, make_method(recipe.method), keys)
     if not 0 <= index < len(train):
         raise GoldimaskError(
             f"--example: {index} is not among the {len(train)} training examples; "
@@ -109,6 +124,15 @@ def open_subject(source: str, overrides: Sequence[str], index: int) -> Subject:
         )
     name = run.resolve().name if is_run else Path(source).stem
     return Subject(name, recipe, backbone, train[index], index, len(train))
+
+
+def first_telling(examples: Sequence[Example], method: Method, keys: Keys) -> int:
+    """The first example of which the draws mask more than they keep, so that a reveal is seen."""
+    for i, example in enumerate(examples[:SEARCHED]):
+        drawn = method.noise(make_batch([example], 0), keys)
+        if int(drawn.candidates.sum()) > int(drawn.keep[0]) > 0:
+            return i
+    return 0
 
 
 def settled_layer(section: MethodSection, run: Path) -> MethodSection:

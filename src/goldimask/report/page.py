@@ -39,9 +39,12 @@ LIMIT = 500_000  # bytes of one page
 # section kind -> the module that draws it: "table" is drawn by `drawTable` of table.mjs
 KINDS: dict[str, str] = {
     "table": "table.mjs",
+    "tables": "table.mjs",
     "prose": "prose.mjs",
     "links": "prose.mjs",
-    "samples": "prose.mjs",
+    "cells": "cells.mjs",
+    "overlay": "overlay.mjs",
+    "answers": "answers.mjs",
     "results": "results.mjs",
     "curves": "curves.mjs",
     "steps": "step.mjs",

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from goldimask import figures, tables
 from goldimask.figures import Chart, Figure
+from goldimask.report.cells import (
+    Entry,
+    answers_section,
+    cells_section,
+    curves_section,
+    entries_of,
+    link,
+    thinned,
+)
 from goldimask.report.page import section, write_page
 from goldimask.report.page import significant as sig
-from goldimask.report.runs_report import Report
-from goldimask.tables import Table
+from goldimask.report.runs_report import CURVES, Report
+from goldimask.tables import Panel, Table
 
-POINTS = 400  # of one line on a page
+OPEN = 12  # tables that a page shows unfolded; of more, only the first ones
+FIRST = ("main", "code", "aime")
 
 
-def write_files(report: Report, folder: Path) -> list[Path]:
-    """Each figure as PDF and PNG, each table as CSV and LaTeX; no two write the same file."""
+def write_files(report: Report, folder: Path, drawn: Path | None = None) -> list[Path]:
+    """Each figure as PDF and PNG, each table in every format; no two write the same file."""
     taken: Counter[str] = Counter()
     files: list[Path] = []
-    for figure in (*report.training, *report.figures):
-        files += figures.write(replace(figure, name=free_name(figure.name, taken)), folder)
+    for figure in report.figures:
+        name = free_name(figure.name, taken)
+        files += figures.write(replace(figure, name=name), drawn or folder)
     taken.clear()
     for table in report.tables:
-        name = free_name(table.name, taken)
-        files += tables.write(replace(table, name=name), folder, ("csv", "latex"))
+        files += tables.write(replace(table, name=free_name(table.name, taken)), folder)
     return files
 
 
@@ -40,43 +48,55 @@ def free_name(name: str, taken: Counter[str]) -> str:
     return name if taken[stem] == 1 else free_name(f"{name}-{taken[stem]}", taken)
 
 
-def write_html(report: Report, path: Path, files: Sequence[Path] = ()) -> Path:
-    """The page, with links to the files beside it and to the runs' own pages."""
-    parts = [table_section(t) for t in report.tables[:1]]
-    if report.training:
-        parts.append(figures_section("Training", report.training))
-    parts += [table_section(t) for t in report.tables[1:]]
-    if report.figures:
-        parts.append(figures_section("Accuracy, steps and studies", report.figures))
-    if report.samples:
-        data = {"samples": list(report.samples)}
-        note = "The first correct and wrong answers of every run and task."
-        if report.unshown:
-            note += f" {report.unshown} more are in the runs' eval folders."
-        parts.append(section("samples", "Samples", data, note))
-    if report.notes:
-        parts.append(section("prose", "Notes", {"paragraphs": list(report.notes)}))
-    for title, paths in (("Pages", report.pages), ("Files", files)):
+def write_html(
+    reports: Sequence[Report],
+    path: Path,
+    files: Sequence[Path] = (),
+    entries: Sequence[Entry] | None = None,
+    others: Sequence[Path] = (),
+) -> Path:
+    """The page, with links to the files beside it and to the runs' own pages.
+
+    Several reports are the parts of a campaign; the first one's title is the page's.
+    """
+    whole = reports[0]
+    every = entries_of(whole.sources) if entries is None else list(entries)
+    parts: list[dict[str, Any] | None] = []
+    if every:
+        parts += [cells_section(whole, every, path), curves_section(every)]
+    for report in reports if len(reports) == 1 else reports[1:]:
+        heading = "Tables" if report is whole else report.title
+        if report.tables:
+            few = sum(len(r.tables) for r in reports) <= OPEN
+            data = [table_data(t) | {"open": few or t.name in FIRST} for t in report.tables]
+            parts.append(section("tables", heading, {"tables": data}))
+        drawn = [f for f in report.figures if f.name not in CURVES and f.lines]
+        if drawn:
+            end = "" if report is whole else f", {report.title}"
+            parts.append(figures_section(f"Accuracy, steps and studies{end}", drawn))
+    parts.append(answers_section(whole, every))
+    if whole.notes:
+        parts.append(section("prose", "Notes", {"paragraphs": list(whole.notes)}))
+    for title, paths in (("Pages", others), ("Files", files)):
         if paths:
             parts.append(section("links", title, {"links": [link(p, path) for p in paths]}))
-    return write_page(path, report.title, parts)
+    return write_page(path, whole.title, [p for p in parts if p])
 
 
-def table_section(table: Table) -> dict[str, Any]:
-    """Numbers stay numbers, so that the page can sort by them."""
+def table_data(table: Table) -> dict[str, Any]:
+    """Numbers stay numbers; a row of one cell is the head of a panel."""
+
+    def cell(x: tables.Cell) -> Any:
+        if isinstance(x, float):
+            return sig(x, 6)
+        return x if isinstance(x, str | int | None) else tables.shown(x)
+
     rows = [
-        [
-            sig(x, 6)
-            if isinstance(x, float)
-            else x
-            if isinstance(x, str | int | None)
-            else tables.shown(x)
-            for x in row
-        ]
+        [row[0].title] if isinstance(row[0], Panel) else [cell(x) for x in row]
         for row in table.rows
     ]
-    data = {"caption": "", "columns": list(table.columns), "rows": rows, "left": table.left}
-    return section("table", table.title, data, table.note)
+    head = {"title": table.title, "note": table.note, "caption": ""}
+    return {**head, "columns": list(table.columns), "rows": rows, "left": table.left}
 
 
 def figures_section(title: str, drawn: Sequence[Figure]) -> dict[str, Any]:
@@ -87,27 +107,19 @@ def figures_section(title: str, drawn: Sequence[Figure]) -> dict[str, Any]:
             "x": chart.x,
             "y": chart.y,
             "markers": any(line.look != "line" for line in chart.lines),
-            "lines": [{"name": x.name, "points": thinned(x.points)} for x in chart.lines],
+            "lines": [
+                {
+                    "name": x.name,
+                    "points": [[sig(a, 6), sig(b, 5)] for a, b in thinned(x.points)],
+                }
+                for x in chart.lines
+            ],
         }
         for figure in drawn
         for chart in figure.charts
         if isinstance(chart, Chart)
     ]
     return section("curves", title, {"charts": charts})
-
-
-def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
-    step = max(1, -(-len(points) // POINTS))
-    kept = list(points[::step])
-    if points and kept[-1] != points[-1]:
-        kept.append(points[-1])
-    return [[sig(float(x), 6), sig(float(y), 5)] for x, y in kept]
-
-
-def link(target: Path, page: Path) -> dict[str, str]:
-    """A relative address, so that a moved folder keeps working."""
-    relative = os.path.relpath(target.resolve(), page.resolve().parent)
-    return {"href": quote(Path(relative).as_posix()), "text": relative}
 
 
 def markdown(report: Report, files: Sequence[Path], path: Path) -> str:
@@ -127,7 +139,7 @@ def latex_document(report: Report, files: Sequence[Path], path: Path) -> str:
         [
             *(r"\documentclass{article}", r"\usepackage{booktabs,graphicx}"),
             *(rf"\title{{{tables.tex(report.title)}}}", r"\begin{document}", r"\maketitle"),
-            *(tables.latex(t) for t in report.tables),
+            *(rf"{tables.latex(t)}\clearpage" for t in report.tables),  # else too many would float
             *(r"\begin{center}", *shown, r"\end{center}", r"\end{document}", ""),
         ]
     )

@@ -1,30 +1,42 @@
-"""The report of some runs: tables, figures, samples, links; `runs_page` writes it.
+"""The report of some runs: tables, figures, notes, links; `runs_page` writes it.
 
 The first run is the one whose cost the others are measured by. Every number comes from the runs'
-own files.
+own files. Which kinds of tables there are is said in `paper`; without names, all that the folders
+allow, of many runs only those that do not grow with their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from goldimask.errors import GoldimaskError, nearest
 from goldimask.eval.published import beside
 from goldimask.eval.published import sources as published_sources
 from goldimask.eval.tasks import own_samples
 from goldimask.figures import Chart, Figure, Line
-from goldimask.report.comparison import (
-    Choices,
-    Comparison,
-    compare_sources,
-    pair_tables,
-    result_tables,
-)
+from goldimask.report.agreement import said, unfinished_trials
+from goldimask.report.comparison import Choices, Comparison, compare_sources
 from goldimask.report.json_tables import flat, tables_of
+from goldimask.report.lab_tables import decoding_tables, frontier_tables, supervision_table
+from goldimask.report.pairs import (
+    Parts,
+    ablation_parts,
+    mcnemar_table,
+    paired_figure,
+    paired_table,
+    parts_of,
+)
+from goldimask.report.paper import ALL, FIGURES, PER_RUN, TABLES
+from goldimask.report.result_tables import ablation_tables, grouped, result_tables
 from goldimask.report.sources import Source, listed
-from goldimask.report.threshold_tables import threshold_figures, threshold_points, threshold_tables
+from goldimask.report.threshold_tables import (
+    swept,
+    threshold_figures,
+    threshold_points,
+    threshold_tables,
+)
 from goldimask.report.training_time import training_time
 from goldimask.stats import aggregate
 from goldimask.tables import Table
@@ -39,9 +51,7 @@ CURVES = {
     "reveal_fraction": "revealed share of candidates",
 }
 PHASES = ("corrupt", "probe", "select", "train", "weigh")
-SAMPLES = 4  # per run, task and verdict
-MOST = 60  # samples of a report
-TEXT = 1500  # characters of a sample
+MANY = 40  # runs, beyond which tables and figures with a line for each run are made only if named
 
 
 @dataclass(frozen=True)
@@ -49,13 +59,10 @@ class Report:
     """Everything a report shows, before any format."""
 
     title: str
+    sources: tuple[Source, ...]
     tables: tuple[Table, ...]
-    training: tuple[Figure, ...] = ()  # logged values by step
-    figures: tuple[Figure, ...] = ()  # of evaluations and studies
+    figures: tuple[Figure, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    samples: tuple[Mapping[str, Any], ...] = ()
-    unshown: int = 0  # further samples
-    pages: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -64,37 +71,102 @@ def make_report(
     studies: Mapping[str, Any],
     title: str = "Runs",
     choices: Choices | None = None,
+    kinds: Sequence[str] = (ALL,),
+    drawn: Sequence[str] = (ALL,),
 ) -> Report:
     """Collect the tables and figures of some runs and of results of studies."""
     choices = choices or Choices()
+    many = len(sources) > MANY
+    named = wanted("--tables", kinds, TABLES, PER_RUN if many else ())
+    shown = wanted("--figures", drawn, FIGURES, ("training",) if many else ())
     found = compare_sources(sources, choices)
     points = threshold_points(sources, choices)
-    tables = [*overview(sources), *recipe_table(sources)]
-    tables += [*result_tables(found), *pair_tables(found)]
-    tables += [
-        *evaluation_table(sources),
-        *published_table(sources),
-        *threshold_tables(points),
-        *cost_table(sources),
-    ]
     timed = training_time([s.run for s in sources if s.run])
-    tables += [timed] if timed.rows else []
-    figures = threshold_figures(points, sources)
+    tables = [
+        *(
+            t
+            for kind, make in (("runs", overview), ("recipes", recipe_table))
+            if kind in named
+            for t in make(sources)
+        ),
+        *(t for t in result_tables(found) if base_kind(t.name) in named),
+        *ablation_tables(found, named),
+    ]
+    figures: list[Figure] = list(metric_figures(sources)) if "training" in shown else []
+    for kind, suffix, panels in grouped(found):
+        last = f"{'' if kind == 'main' else f'-{kind}'}{suffix}"
+        parts = parts_of(panels)
+        made: list[Table | None] = []
+        if "paired" in named:
+            made.append(paired_table(parts, f"paired{last}", "Paired differences", panels[0].way))
+        if "mcnemar" in named:
+            made.append(mcnemar_table(against_strongest(panels), f"mcnemar{last}", panels[0].way))
+        if "ablations" in named:
+            title_ = "Ablations against GoldiMask-D"
+            some = ablation_parts(panels)
+            made.append(paired_table(some, f"ablations{last}", title_, panels[0].way))
+        tables += [t for t in made if t]
+        figure = paired_figure(parts, f"paired{last}") if "paired" in shown else None
+        figures += [figure] if figure else []
+    tables += threshold_tables(swept(points), named)
+    if "decoding" in named:
+        tables += decoding_tables(sources, points)
+    if "frontier" in named:
+        tables += frontier_tables(sources, swept(points))
+    for kind, make in (
+        ("supervision", supervision_table),
+        ("evaluation", evaluation_table),
+        ("published", published_table),
+        ("cost", cost_table),
+    ):
+        tables += make(sources) if kind in named else []
+    tables += [timed] if timed.rows and "time" in named else []
+    figures += threshold_figures(swept(points), sources) if "steps" in shown else []
     for name, value in studies.items():
         figures += eligibility_figures(name, value)
         tables += tables_of(name, name, value)
-    samples, unshown = sample_rows(sources)
     return Report(
         title=title,
+        sources=tuple(sources),
         tables=tuple(tables),
-        training=tuple(metric_figures(sources)),
         figures=tuple(figures),
         comparisons=tuple(found),
-        samples=samples,
-        unshown=unshown,
-        pages=tuple(page for s in sources for page in s.pages),
-        notes=tuple(note for s in sources for note in s.notes()),
+        notes=tuple(notes_of(sources)),
     )
+
+
+def notes_of(sources: Sequence[Source]) -> Iterator[str]:
+    """What is missing."""
+    for s in sources:
+        if torn := s.torn:
+            yield f"{s.label}: {torn} unreadable lines of metrics left out"
+    for found in unfinished_trials([s for s in sources if s.outcomes]):
+        yield said(*found)
+
+
+def wanted(
+    option: str, given: Sequence[str], known: Mapping[str, str], not_all: Collection[str]
+) -> list[str]:
+    """The kinds that are named; `all` stands for all but those that are too long here."""
+    for name in given:
+        if name not in (ALL, *known):
+            raise GoldimaskError(f"{option}: '{name}'; {nearest(name, [ALL, *known])}")
+    every = [k for k in known if k not in not_all] if ALL in given else []
+    return [*every, *(k for k in given if k != ALL)]
+
+
+def base_kind(name: str) -> str:
+    """The kind of a results table: `main-2` -> `main`, `code-fixed` -> `code`."""
+    return name.split("-")[0]
+
+
+def against_strongest(panels: Sequence[Comparison]) -> Parts:
+    """Only the pairs with the strongest baseline, or with what all were set against."""
+    return {
+        c.panel: [p for p in c.pairs if p.first == (c.results.strongest or c.pairs[0].first)]
+        for c in panels
+        if c.pairs
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------
@@ -219,7 +291,7 @@ def logged_mean(source: Source, key: str) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-# --- figures and samples --------------------------------------------------------------------------
+# --- figures ------------------------------------------------------------------------------------
 
 
 def metric_figures(sources: Sequence[Source]) -> Iterator[Figure]:
@@ -246,24 +318,3 @@ def eligibility_figures(name: str, value: Mapping[str, Any]) -> Iterator[Figure]
         )
         if lines:
             yield Figure(f"{name}-{key}", title, (Chart(title, "threshold", title, lines),))
-
-
-def sample_rows(sources: Sequence[Source]) -> tuple[tuple[dict[str, Any], ...], int]:
-    """The first correct and wrong samples of every run and task; and how many are not shown."""
-    rows, counts, total = [], {}, 0
-    for source in sources:
-        for o in sorted(source.outcomes, key=lambda o: (o.task, o.length, o.index)):
-            total += 1
-            key = (source.label, o.task, o.correct)
-            counts[key] = counts.get(key, 0) + 1
-            if counts[key] > SAMPLES or len(rows) >= MOST:
-                continue
-            cut = f"\n… {len(o.output) - TEXT} more characters" if len(o.output) > TEXT else ""
-            rows.append(
-                {
-                    **{"run": source.label, "task": o.task, "id": o.item, "correct": o.correct},
-                    **{"extracted": o.extracted, "steps": o.steps},
-                    "output": o.output[:TEXT] + cut,
-                }
-            )
-    return tuple(rows), total - len(rows)

@@ -2,6 +2,7 @@
 
     RUN         a folder of `goldimask train` or `goldimask eval`
     NAME=RUN    the same with a label of its own in tables
+    CAMPAIGN    a folder of `goldimask compare`: the runs of its cells, named as it names them
     STUDY       a folder of `goldimask study`, one that holds such folders, or any JSON file
 
 What a run is, its method, seed, backbone and corpus, is read from its recipe and never from its
@@ -14,15 +15,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from goldimask.errors import GoldimaskError
+from goldimask.methods import merge
+from goldimask.presets import PRESETS
 from goldimask.records import (
     METRICS,
     RECIPE,
     RESULT,
+    Decoding,
     Manifest,
     Metric,
     Outcome,
@@ -33,9 +37,13 @@ from goldimask.records import (
     read_json,
     read_lines,
     read_manifest,
-    unfinished,
 )
 from goldimask.report.json_tables import flat
+from goldimask.report.paper import VARIANTS
+
+CAMPAIGN = "campaign.json"
+BASE = "base"  # what a campaign calls its untuned backbones
+Place = tuple[str, int, int, Decoding]  # of a trial
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,20 @@ class Source:
         """The method's section of the recipe, flat."""
         found = self.run.recipe.get("method") if self.run else None
         return flat(listed(found)) if isinstance(found, Mapping) else {}
+
+    @cached_property
+    def exact(self) -> str:
+        """The known row that its method is, however it was written; empty if it is none."""
+        found = self.run.recipe.get("method") if self.run else None
+        if not isinstance(found, Mapping) or self.method not in PRESETS.names():
+            return ""
+        mine = parts_of(found)
+        return next((name for name, parts in known_rows() if parts == mine), "")
+
+    @property
+    def row(self) -> str:
+        """The known row that it is, or its preset's name."""
+        return self.exact or self.method
 
     @property
     def seed(self) -> int | None:
@@ -96,8 +118,9 @@ class Source:
 
     @property
     def baseline(self) -> bool:
-        """Trained by another method than GoldiMask."""
-        return self.run is not None and not self.method.startswith("goldimask")
+        """Trained by another method than GoldiMask and the controls of its ablations."""
+        own = ("goldimask", "random-", "static-")
+        return self.run is not None and not self.method.startswith(own)
 
     @cached_property
     def evaluation(self) -> tuple[Manifest | None, list[Outcome]]:
@@ -106,6 +129,14 @@ class Source:
     @property
     def outcomes(self) -> list[Outcome]:
         return self.evaluation[1]
+
+    @cached_property
+    def asked(self) -> dict[Place, set[tuple[str, str]]]:
+        """Trial -> problems that were answered, with the hash of the prompt."""
+        found: dict[Place, set[tuple[str, str]]] = {}
+        for o in self.outcomes:
+            found.setdefault(o.place, set()).add((o.item, o.prompt))
+        return found
 
     @property
     def metrics(self) -> list[Metric]:
@@ -120,19 +151,11 @@ class Source:
     def pages(self) -> list[Path]:
         return sorted([*self.folder.glob("*.html"), *self.folder.glob("*/*.html")])
 
-    def notes(self) -> list[str]:
-        """What is missing."""
-        path, found = self.folder / METRICS, []
-        torn = read_lines(path, Metric)[1] if self.run and path.is_file() else 0
-        if torn:
-            found.append(f"{self.label}: {torn} unreadable lines of metrics left out")
-        manifest, outcomes = self.evaluation
-        for trial, done in unfinished(manifest, outcomes) if manifest else ():
-            found.append(
-                f"{self.label}: {trial.task}, length {trial.length}, seed {trial.seed}, "
-                f"{trial.decoding.label}: {done} of {trial.items} answers"
-            )
-        return found
+    @property
+    def torn(self) -> int:
+        """Lines of metrics that a kill cut short."""
+        path = self.folder / METRICS
+        return read_lines(path, Metric)[1] if self.run and path.is_file() else 0
 
 
 def read_sources(words: Sequence[str]) -> tuple[list[Source], dict[str, Any]]:
@@ -147,17 +170,53 @@ def read_sources(words: Sequence[str]) -> tuple[list[Source], dict[str, Any]]:
             studies[name or path.stem] = read_json(path)
         elif (path / RECIPE).is_file() or evaluated(path):
             given.append((name, path))
+        elif (path / CAMPAIGN).is_file():
+            given += campaign_runs(path)
         elif found := read_studies(path):
             studies |= {f"{path}/{k}" if k in studies else k: v for k, v in found.items()}
         else:
             raise GoldimaskError(
                 f"{path}: not a run folder (no {RECIPE}) and no evaluation or study; give folders "
-                "of `goldimask train`, `goldimask eval` or `goldimask study`"
+                "of `goldimask train`, `goldimask eval`, `goldimask compare` or `goldimask study`"
             )
     sources = told_apart(given)
     for source in sources:
         studies |= {f"{source.label}-{k}": v for k, v in read_studies(source.folder).items()}
     return sources, studies
+
+
+def campaign_runs(folder: Path) -> list[tuple[str, Path]]:
+    """(row, folder) of the cells of a campaign that are done."""
+    cells = read_json(folder / CAMPAIGN).get("cells") or ()
+    found = [(str(c["row"]), folder / str(c["folder"])) for c in cells if is_done(c)]
+    return list(dict.fromkeys(found))
+
+
+def is_done(cell: Mapping[str, Any]) -> bool:
+    """Whether a campaign has nothing left to run of a cell."""
+    return bool(cell.get("folder")) and bool(cell.get("done", cell.get("state") in (None, "done")))
+
+
+def parts_of(section: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's section with all that its preset says."""
+    preset = PRESETS.get(str(section.get("preset", "goldimask-d")), "method.preset")
+    parts = {k: merge(getattr(preset, k), section.get(k)) for k in ("noise", "select", "weigh")}
+    layer = section.get("attention_layer")
+    layer = preset.options.get("attention_layer") if layer is None else layer
+    rest = {k: section.get(k) for k in ("probe", "protocol")}
+    rest["probe"] = None if rest["probe"] in (None, {}, {"mode": None}) else rest["probe"]
+    return {
+        **parts,
+        **rest,
+        "protocol": rest["protocol"] or "goldimask",
+        "layer": "last" if layer is None else layer,
+    }
+
+
+@cache
+def known_rows() -> list[tuple[str, dict[str, Any]]]:
+    presets = [(name, parts_of({"preset": name})) for name in PRESETS.names()]
+    return [*presets, *((name, parts_of(section)) for name, section in VARIANTS.items())]
 
 
 def named(word: str) -> tuple[str, Path]:
@@ -190,7 +249,11 @@ def told_apart(given: Sequence[tuple[str, Path]]) -> list[Source]:
 
 
 def variant_named(source: Source, sources: Sequence[Source]) -> Source:
-    """`goldimask-d weigh.cap=5`, where other runs of the method have another value of that key."""
+    """By the known row that it is, as `goldimask-d-c5`; else by the keys in which it differs from
+    other runs of its method, as `goldimask-d weigh.cap=7`.
+    """
+    if source.exact:
+        return replace(source, name=source.exact)
     others = [s.variant for s in sources if s.run and s.method == source.method]
     keys = dict.fromkeys(k for v in others for k in v)
     apart = [k for k in keys if any(v.get(k) != source.variant.get(k) for v in others)]

@@ -126,5 +126,12 @@ def step_view(records: Sequence[Mapping[str, Any]]) -> Group:
     order = order_table(first)
     if order is not None:
         parts.append(order)
+    elif not first["order"]:
+        parts.append(
+            Text(
+                f"{first['method']} revealed nothing: it masked {len(first['masked'])} tokens and "
+                f"keeps {first['keep']} as targets. --t, --epoch or another --example may.\n"
+            )
+        )
     parts.append(compare_table([r for r in records if r["t"] == first["t"]]))
     return Group(*parts)

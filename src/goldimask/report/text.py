@@ -51,6 +51,11 @@ def hidden(char: str) -> bool:
     return unicodedata.category(char) in HIDDEN or char in ("\ufffd", "\u115f", "\u3164")
 
 
+def visible(text: str) -> str:
+    """A longer text with its spaces and lines; other hidden characters by their code points."""
+    return "".join(c if c in "\n\t " or not hidden(c) else f"⟨U+{ord(c):04X}⟩" for c in text)
+
+
 def name_of(char: str) -> str:
     return unicodedata.name(char, "").lower() or f"code point {ord(char):04X}"
 

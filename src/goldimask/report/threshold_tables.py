@@ -6,13 +6,14 @@ other; backbones are panels of one figure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from goldimask.figures import Figure, steps_figure
+from goldimask.records import Outcome
 from goldimask.report.comparison import Choices, panels_of
 from goldimask.report.sources import Source
 from goldimask.tables import Cell, Table
-from goldimask.thresholds import Point, parallelism, points, reductions
+from goldimask.thresholds import Point, parallelism, points, reductions, shared
 
 SECONDS = "Seconds are wall clock per answer; they compare only on one machine."
 AUP = (
@@ -22,19 +23,39 @@ AUP = (
 
 
 def threshold_points(sources: Sequence[Source], choices: Choices) -> dict[str, list[Point]]:
-    """Decoder -> points of every row that has at least two thresholds of it; seeds are pooled."""
+    """Decoder -> points of every row that was decoded with a threshold; seeds are pooled."""
     settled = choices.settled(sources)
-    others = (*(settled.baselines or ()), *(settled.base or ()))
+    base = settled.base or ()
+    others = (*(settled.baselines or ()), *base)
     found: dict[str, list[Point]] = {}
     for panel, members in panels_of([s for s in sources if s.outcomes]).items():
-        for name in dict.fromkeys(s.name for s in members):
-            outcomes = [o for s in members if s.name == name for o in s.outcomes]
-            mine = points(name, outcomes, name in others, panel)
-            for decoder in dict.fromkeys(p.decoder for p in mine):
-                some = [p for p in mine if p.decoder == decoder]
-                if len({p.tau for p in some}) > 1:
-                    found.setdefault(decoder, []).extend(some)
+        for name, runs in by_row(members).items():
+            answers = [o for run in runs.values() for o in run]
+            for p in points(name, answers, name in others, panel, name in base):
+                found.setdefault(p.decoder, []).append(p)
     return found
+
+
+def by_row(members: Sequence[Source]) -> dict[str, dict[int | None, list[Outcome]]]:
+    """Row -> seed -> answers to the problems that were judged at every threshold."""
+    kept = {id(o) for o in shared([o for s in members for o in s.outcomes])}
+    out: dict[str, dict[int | None, list[Outcome]]] = {}
+    for s in members:
+        mine = [o for o in s.outcomes if id(o) in kept]
+        out.setdefault(s.name, {}).setdefault(s.seed, []).extend(mine)
+    return out
+
+
+def swept(found: Mapping[str, list[Point]]) -> dict[str, list[Point]]:
+    """Decoders and rows with at least two thresholds."""
+    out: dict[str, list[Point]] = {}
+    for decoder, some in found.items():
+        taus: dict[tuple[str, str], set[float]] = {}
+        for p in some:
+            taus.setdefault((p.panel, p.run), set()).add(p.tau)
+        kept = [p for p in some if len(taus[p.panel, p.run]) > 1]
+        out |= {decoder: kept} if kept else {}
+    return out
 
 
 def threshold_figures(found: dict[str, list[Point]], sources: Sequence[Source]) -> list[Figure]:
@@ -46,7 +67,7 @@ def threshold_figures(found: dict[str, list[Point]], sources: Sequence[Source]) 
     ]
 
 
-def threshold_tables(found: dict[str, list[Point]]) -> list[Table]:
+def threshold_tables(found: dict[str, list[Point]], kinds: Collection[str]) -> list[Table]:
     """All settings, the steps saved against the best baseline, and AUP; per decoder."""
     out = []
     for decoder, some in found.items():
@@ -64,7 +85,8 @@ def threshold_tables(found: dict[str, list[Point]]) -> list[Table]:
         )
         columns = (*head, "tau", "accuracy %", "steps", "seconds", "tokens/call", "n")
         title = f"Accuracy and decoding steps, {decoder}"
-        out.append(Table(f"steps{last}", title, columns, rows, left, SECONDS))
+        if "thresholds" in kinds:
+            out.append(Table(f"thresholds{last}", title, columns, rows, left, SECONDS))
         saved = tuple(
             (
                 *(*place(r.point), r.point.tau, round(r.point.steps, 2)),
@@ -76,12 +98,12 @@ def threshold_tables(found: dict[str, list[Point]]) -> list[Table]:
         columns = (*head, "tau", "steps", "saved %", "points", "against", "its steps")
         columns += ("seconds", "its seconds")
         title = f"Steps against the most accurate baseline at each threshold, {decoder}"
-        if saved:
+        if saved and "reductions" in kinds:
             out.append(Table(f"reductions{last}", title, columns, saved, left, SECONDS))
         areas = tuple(
             (*place(x.point), round(x.aup, 1), f"{x.kept} of {x.of}") for x in parallelism(some)
         )
-        if areas:
+        if areas and "aup" in kinds:
             title = f"Accuracy under parallelism, {decoder}"
             out.append(Table(f"aup{last}", title, (*head, "AUP", "points"), areas, left, AUP))
     return out

@@ -3,7 +3,8 @@
     s/step      wall seconds of training / steps, mean over the runs (seeds) of a method; without
                 loading, validation and checkpoints, over all starts of a resumed run
     relative    s/step of the method / s/step of Vanilla in the same setting
-    average     mean of `relative` over the settings (the paper: s1K and LIFT-SFT-12K)
+    average     mean of `relative` over the settings (the paper: s1K and LIFT-SFT-12K), of methods
+                that were trained in all of them
 
 A setting is all of the recipe but method, seed, output and evaluation, and the hardware. Times of
 different settings are never divided by each other. A run that moved between machines, or whose
@@ -43,20 +44,23 @@ def training_time(runs: Sequence[Run]) -> Table:
         named.setdefault(key, f"{said(run.recipe)}, {steps} steps, {key[1]}")
     several = len(settings) > 1
     rows: list[tuple[Cell, ...]] = []
-    ratios: dict[str, list[float]] = {}
+    ratios: dict[str, list[tuple[float, int]]] = {}  # with the number of runs behind each
     for letter, times in zip(letters(len(settings)), settings.values(), strict=True):
         vanilla = mean([x for x, _ in times["vanilla"]]) if "vanilla" in times else None
         for method, took in times.items():
             step = mean([x for x, _ in took])
             ratio = None if vanilla is None else step / vanilla
             if ratio is not None:
-                ratios.setdefault(method, []).append(ratio)
+                ratios.setdefault(method, []).append((ratio, len(took)))
             hours = mean([x for _, x in took]) / 3600
             cells = (method, len(took), step, hours, rounded(ratio), paper_cost(method))
             rows.append((*([letter] if several else []), *cells))
-    for method, found in ratios.items() if several else ():
-        cells = (method, len(found), None, None, rounded(mean(found)), paper_cost(method))
-        rows.append(("average", *cells))
+    every = len(ratios.get("vanilla", ()))
+    for method, found in ratios.items() if every > 1 else ():
+        if len(found) == every:
+            average = rounded(mean([x for x, _ in found]))
+            runs_of = sum(n for _, n in found)
+            rows.append(("average", method, runs_of, None, None, average, paper_cost(method)))
     columns = ("method", "runs", "s/step", "hours", "relative", "paper")
     note = "; ".join(
         f"{letter}: {named[key]}" if several else named[key]
@@ -67,7 +71,7 @@ def training_time(runs: Sequence[Run]) -> Table:
     if left_out:
         note += f" Left out: {', '.join(left_out)}."
     head = ("setting", *columns) if several else columns
-    return Table("training-time", "Training time", head, tuple(rows), 1 + several, note)
+    return Table("time", "Training time", head, tuple(rows), 1 + several, note)
 
 
 def said(recipe: Mapping[str, Any]) -> str:

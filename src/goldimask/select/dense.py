@@ -9,7 +9,7 @@ Same sets, ties and draws as `oracle.py`. Examples with a smaller budget go thro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from goldimask.errors import GoldimaskError
 from goldimask.objective import Support
+from goldimask.processes import send
 from goldimask.select.base import Selection
 from goldimask.select.draws import M1, M2, C, step_words
 from goldimask.select.oracle import TIE
@@ -62,6 +64,7 @@ def reveal_next(
 
 
 ADVANCE: dict[str, Callable[..., None]] = {"cpu": reveal_next}  # by type of device
+UNRECORDED: set[str] = set()  # types of devices on which recording failed
 
 
 def run_dense(
@@ -72,31 +75,37 @@ def run_dense(
     steps, device = int(budgets.max(initial=0)), attention.device
     if steps == 0:
         return [Selection(np.zeros(0, np.int64), np.zeros(0), 0.0) for _ in seeds]
-    open_ = torch.from_numpy(active).to(device)
-    lam = torch.from_numpy(np.where(active, priority, 0.0)).to(device)
+    open_, lam = send(active, device), send(np.where(active, priority, 0.0), device)
     at = attention.double().transpose(1, 2).contiguous()
     at.masked_fill_(~(open_[:, None] & open_[:, :, None]), 0.0).diagonal(dim1=1, dim2=2).zero_()
+    sound = ((at >= 0) & (at < torch.inf)).all(2).all(1, keepdim=True)
     first = (lam[:, None] * support(at)).sum(2)
     tie = TIE * torch.maximum(first, lam * support(at.sum(1))).amax(1, keepdim=True)
-    budget = torch.from_numpy(budgets).to(device)[:, None]
+    budget = send(budgets, device)[:, None]
     keys = draw_keys(seeds, steps, at.shape[1], device) if selector == "randomized" else None
     turn = torch.where(open_, -1, CLOSED)
     s, gains, clock = torch.zeros_like(lam), torch.zeros_like(lam), torch.zeros_like(turn)
-    repeat(steps, at, lam, budget, tie, keys, support, s, turn, gains, clock)
+    running = repeat(steps, at, lam, budget, tie, keys, support, s, turn, gains, clock)
     value = (torch.where(turn < 0, lam, 0.0) * support(s)).sum(1, keepdim=True)
-    told = torch.cat([turn.double(), gains, value], 1).cpu().numpy()  # the one wait
+    told = torch.cat([turn.double(), gains, value, sound.double()], 1).cpu().numpy()  # the one wait
+    del running  # until here its kernels may have been at work
+    if not told[:, -1].all():
+        raise GoldimaskError("attention: an entry among the candidates is negative or not finite")
     found = []
     for row, count in zip(told, budgets.tolist(), strict=True):
         order = row[: at.shape[1]].argsort(kind="stable")
         order = order[row[order] >= 0][:count]
         found.append(
-            Selection(order, row[at.shape[1] + order], float(row[-1]), count * len(lam[0]))
+            Selection(order, row[at.shape[1] + order], float(row[-2]), count * len(lam[0]))
         )
     return found
 
 
-def repeat(steps: int, *state: Any) -> None:
-    """`reveal_next` that many times: compiled on an accelerator, a graph on CUDA."""
+def repeat(steps: int, *state: Any) -> Any:
+    """`reveal_next` that many times: compiled on an accelerator, a graph on CUDA.
+
+    Returns what must stay alive until the device is done.
+    """
     kind = state[0].device.type
     if kind not in ADVANCE:
         ADVANCE[kind] = torch.compile(reveal_next, dynamic=True)
@@ -111,23 +120,47 @@ def repeat(steps: int, *state: Any) -> None:
         )  # fmt: skip
         ADVANCE[kind] = reveal_next
         reveal_next(*state)
-    left = steps - 1
-    if kind == "cuda" and left > 2:
+    left, graph = steps - 1, None
+    if kind == "cuda" and left > 2 and kind not in UNRECORDED:
         ADVANCE[kind](*state)  # once more on settled shapes, before it is recorded
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            ADVANCE[kind](*state)
-        for _ in range(left - 1):
-            graph.replay()
-        return
+        left -= 1
+        try:
+            graph = recorded(ADVANCE[kind], state)
+        except RuntimeError as error:
+            UNRECORDED.add(kind)
+            LOG.warning(
+                "select.engine: no CUDA graph here (%s)", str(error).strip().split("\n", 1)[0]
+            )
     for _ in range(left):
-        ADVANCE[kind](*state)
+        graph.replay() if graph else ADVANCE[kind](*state)
+    return graph
+
+
+def recorded(advance: Callable[..., None], state: Sequence[Any]) -> Any:
+    """One reveal as a CUDA graph; recording runs nothing.
+
+    `torch.cuda.graph` would wait for the device and hand all cached memory back to the driver, for
+    every batch anew. Other threads (NCCL's, the data loader's) may go on while this one records.
+    """
+    place = state[0].device
+    graph, now, beside = (
+        *(torch.cuda.CUDAGraph(), torch.cuda.current_stream(place), torch.cuda.Stream(place)),
+    )
+    beside.wait_stream(now)
+    with torch.cuda.stream(beside):  # makes its device the current one
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            advance(*state)
+        finally:
+            graph.capture_end()
+    now.wait_stream(beside)
+    return graph
 
 
 def draw_keys(seeds: list[int], steps: int, n: int, device: torch.device) -> Tensor:
     """`draws.step_keys` of every step. [steps, B, n] int64"""
     words = np.stack([step_words(seed, steps) for seed in seeds], 1).astype(np.int64)
-    low, high = torch.from_numpy(words).to(device)[..., None].unbind(2)
+    low, high = send(words, device)[..., None].unbind(2)
     h = (torch.arange(n, device=device) * C & MASK32) ^ low
     h = ((h ^ (h >> 16)) * M1) & MASK32
     h = (((h ^ (h >> 13)) + high) * M2) & MASK32

@@ -36,7 +36,11 @@ class Race:
         """The host's selections; notes the time of both sides."""
         kept = self._timed("host", host, where)
         if self.winner is None:
-            other = self._timed("device", device, where)
+            try:
+                other = self._timed("device", device, where)
+            except (RuntimeError, TypeError) as error:  # no float64, no memory, no such kernel
+                self._end("host", f"the device cannot: {str(error).strip().splitlines()[0]}")
+                return kept
             same = [
                 set(a.order.tolist()) == set(b.order.tolist())
                 for a, b in zip(kept, other, strict=True)

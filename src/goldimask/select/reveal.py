@@ -21,9 +21,9 @@ from torch import Tensor
 
 from goldimask.keys import Keys, Stream
 from goldimask.objective import Priority, PrioritySpec, Support, priority_curve
-from goldimask.processes import send
+from goldimask.processes import mark, send, wait_for
 from goldimask.select import oracle
-from goldimask.select.api import DRAWING, check_tensor, read_support
+from goldimask.select.api import DRAWING, read_support
 from goldimask.select.base import SELECTORS, Select, Selection
 from goldimask.select.dense import DENSE, run_dense
 from goldimask.select.draws import draw_seed
@@ -128,8 +128,7 @@ class SubmodularSelect:
         lam, active = np.zeros((len(asked), width)), np.zeros((len(asked), width), dtype=bool)
         for k, one in enumerate(lams):
             lam[k, : len(one)], active[k, : len(one)] = one, True
-        few = square[torch.from_numpy(asked).to(square.device), :width, :width]
-        check_tensor(few, active, False)
+        few = square.index_select(0, send(asked, square.device))[:, :width, :width]
         return run_dense(few, lam, budgets[asked], active, seeds, self.maximiser, self.support)
 
 
@@ -137,16 +136,16 @@ def fetch(x: Tensor) -> Callable[[], Tensor]:
     """Start a copy to the host; the call waits for it, and for nothing that was asked later."""
     if x.device.type == "cpu":
         return lambda: x
+    place = x.device
     try:
         copy = torch.empty_like(x, device="cpu", pin_memory=True).copy_(x, non_blocking=True)
-        done = torch.Event(device=x.device)
-        done.record()
+        done = mark(place)
     except (RuntimeError, NotImplementedError):  # a device without pinned memory or events
         plain = x.cpu()
         return lambda: plain
 
     def wait() -> Tensor:
-        done.synchronize()
+        wait_for(done, place)
         return copy
 
     return wait

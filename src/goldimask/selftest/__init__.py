@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 PARTS = ("machine", "arithmetic", "block", "selection", "training", "optional")
-GPUS = ("cuda", "xpu", "mps")  # elsewhere the heavy measurements are left out or small
+GPUS = ("cuda", "xpu")  # elsewhere the heavy measurements are left out or small
 Verdict = Literal["ok", "failed", "skipped", "fact"]
 
 

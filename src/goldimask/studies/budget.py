@@ -52,7 +52,7 @@ from goldimask.tabulated import band
 from goldimask.train.arguments import DEFAULTS
 from goldimask.train.callbacks import Stopped
 from goldimask.train.folders import last_sound
-from goldimask.train.prepare import train_key
+from goldimask.train.prepare import LONGEST, train_key
 from goldimask.train.run import train
 
 ALL = "all"
@@ -147,7 +147,7 @@ def study_budget(
             plan.corpus,
             plan.heldout,
             turn_end=recipe.data.supervise_turn_end,
-            max_length=recipe.data.max_length,
+            max_length=recipe.data.max_length or LONGEST,
         )
         return held_out(backbone, examples, batch_size=recipe.evaluation.batch_size)
 

@@ -10,7 +10,8 @@ import numpy as np
 from goldimask.backbones import Backbone
 from goldimask.data.batches import make_batch
 from goldimask.data.corpora import named_rows
-from goldimask.data.examples import Message, Renderer, load_examples, to_pair
+from goldimask.data.examples import Renderer, load_examples
+from goldimask.data.shapes import Message, to_pair
 from goldimask.errors import GoldimaskError
 from goldimask.types import Batch, Example
 

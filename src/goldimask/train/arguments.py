@@ -4,6 +4,10 @@
 
     global_batch_size = world size x per_device_train_batch_size x accumulation
 
+How long a run is is said by `max_steps` or by `num_train_epochs`, never by both; a recipe that says
+neither takes the paper's 2,480 steps. An epoch is as many whole batches as the examples fill, and
+epochs become steps here, so that plan and run cannot differ.
+
 A process trains on one device. Left alone, the Trainer would spread one process over all GPUs of
 the machine (DataParallel) and so multiply the batch.
 
@@ -13,6 +17,7 @@ wandb, or none. Their files go into the run's folder. `metrics.jsonl` is written
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -26,6 +31,8 @@ from transformers import TrainingArguments
 from goldimask import processes, settings
 from goldimask.errors import GoldimaskError, nearest
 
+EPOCHS = 3.0  # of max_steps=-1 alone, as in transformers
+MANY = 10  # epochs: beyond, fine-tuning on so few rows learns them by heart
 DEFAULTS: dict[str, Any] = {  # the paper's protocol (LIFT's), where it differs from the Trainer's
     "max_steps": 2480,
     "learning_rate": 5.0e-6,
@@ -72,18 +79,35 @@ def check_trainer(values: Mapping[str, Any]) -> dict[str, Any]:
             raise GoldimaskError(
                 f"trainer.{key}: a recipe is no place for a secret; set HF_TOKEN in the environment"
             )
+        if key == "push_to_hub" or key.startswith("hub_"):
+            raise GoldimaskError(
+                f"trainer.{key}: a recipe publishes nothing; remove the key and upload the "
+                "finished run or merged model yourself: hf upload USER/NAME FOLDER"
+            )
         if key in ELSEWHERE:
             raise GoldimaskError(f"trainer.{key}: set '{ELSEWHERE[key]}' of the recipe instead")
         if key in FIXED:
             raise GoldimaskError(
                 f"trainer.{key}: is fixed to {FIXED[key]!r} by goldimask; remove it"
             )
-    checked = settings.check(TrainingArguments, values, "trainer")
+    # `no` is a strategy, and YAML's word for false
+    said = {k: "no" if v is False and k.endswith("_strategy") else v for k, v in values.items()}
+    checked = settings.check(TrainingArguments, said, "trainer")
     if str(checked.get("optim", "")) in ROUNDING:
         raise GoldimaskError(
             f"trainer.optim: {checked['optim']} rounds its updates to bfloat16, so that small ones "
             "are lost; use adamw_torch, or adamw_bnb_8bit to save memory"
         )
+    steps, epochs = checked.get("max_steps", 0), checked.get("num_train_epochs")
+    if steps > 0 and epochs is not None:
+        raise GoldimaskError(
+            f"trainer.num_train_epochs: {epochs:g} and trainer.max_steps {steps} both say how long "
+            "to train; leave one out"
+        )
+    if epochs is not None and not epochs > 0:
+        raise GoldimaskError(f"trainer.num_train_epochs: {epochs:g} trains nothing")
+    if "max_steps" in checked and not (steps > 0 or steps == -1):
+        raise GoldimaskError(f"trainer.max_steps: {steps} trains nothing (-1: as epochs say)")
     if "report_to" in checked:
         checked["report_to"] = check_trackers(checked["report_to"])
     return checked
@@ -123,12 +147,40 @@ def micro_batches(
     return per_device, global_batch_size // each
 
 
+def planned_steps(trainer: Mapping[str, Any], global_batch_size: int, examples: int) -> int:
+    """Optimiser steps of a run on so many training examples."""
+    checked = check_trainer(trainer)
+    steps, epochs = checked.get("max_steps"), checked.get("num_train_epochs")
+    if epochs is None:
+        if steps is None or steps > 0:
+            return steps or int(DEFAULTS["max_steps"])
+        epochs = EPOCHS
+    if not examples:
+        raise GoldimaskError(
+            "trainer.num_train_epochs: the data is not at hand, so that its epochs cannot be "
+            "counted; fetch it, or give trainer.max_steps"
+        )
+    return math.ceil(epochs * max(1, examples // global_batch_size))
+
+
+def epochs_warning(steps: int, global_batch_size: int, examples: int) -> str | None:
+    """Said of a run that sees its rows very often."""
+    epochs = steps * global_batch_size / max(1, examples)
+    if epochs <= MANY:
+        return None
+    return (
+        f"{steps:,} steps are {epochs:.0f} epochs of {examples:,} examples; "
+        "trainer.num_train_epochs=3 trains three"
+    )
+
+
 def training_arguments(
     trainer: Mapping[str, Any],
     folder: Path,
     *,
     seed: int,
     global_batch_size: int,
+    examples: int = 0,
     has_validation: bool,
     name: str | None = None,
 ) -> TrainingArguments:
@@ -136,6 +188,7 @@ def training_arguments(
     per_device, accumulation = micro_batches(trainer, global_batch_size, processes.world())
     values = {**DEFAULTS, "run_name": name, **check_trainer(trainer)}
     values["per_device_train_batch_size"] = per_device
+    values["max_steps"] = planned_steps(trainer, global_batch_size, examples)
     if not has_validation:
         values |= {"eval_strategy": "no", "load_best_model_at_end": False}
     if values["load_best_model_at_end"] and values["save_steps"] % values["eval_steps"]:

@@ -8,12 +8,14 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from transformers import TrainerCallback
 
+from goldimask.console import duration, on_terminal, progress
 from goldimask.errors import GoldimaskError
 from goldimask.processes import any_rank
 from goldimask.train.launch import failed_elsewhere, launched
@@ -63,21 +65,20 @@ def _step(line: str) -> float:
 
 
 class Bar(TrainerCallback):
-    """A progress bar on stderr with loss, speed and remaining time."""
+    """Loss, speed and remaining time: a bar on a terminal, else `say` a line per log."""
 
-    def __init__(self, description: str) -> None:
-        self.description = description
+    def __init__(self, description: str, say: Callable[[str], None] = lambda _: None) -> None:
+        self.description, self.say = description, say
         self.note = ""
-        self.began = 0.0
+        self.began, self.first = 0.0, 0
+        self.lines = not on_terminal()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        from goldimask.console import progress
-
         if state.is_local_process_zero:
             self.context = progress(self.description, state.max_steps)
             self.advance = self.context.__enter__()
             self.advance(state.global_step)
-            self.began = time.perf_counter()
+            self.began, self.first = time.perf_counter(), state.global_step
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         if logs and "loss" in logs:
@@ -88,6 +89,27 @@ class Bar(TrainerCallback):
             self.note = f"held-out {logs['eval_loss']:.4f}"
             if "eval_loss_se" in logs:
                 self.note += f" ± {logs['eval_loss_se']:.4f}"
+        tells = self.lines and logs and state.is_world_process_zero
+        if tells and (line := self.line(state, logs)):
+            self.say(line)
+
+    def line(self, state: Any, logs: dict[str, Any]) -> str | None:
+        """`step 10/120  loss 1.2345  lr 9.2e-04  0.42 s/step  left 0:46  end 14:03`."""
+        total = state.max_steps
+        place = f"step {state.global_step:>{len(str(total))}}/{total}"
+        if "eval_loss" in logs:
+            return f"{place}  {self.note}"
+        done = state.global_step - self.first
+        if "loss" not in logs or done <= 0:
+            return None
+        each = (time.perf_counter() - self.began) / done
+        left = each * (total - state.global_step)
+        end = time.strftime(
+            "%a %H:%M" if left > 43200 else "%H:%M", time.localtime(time.time() + left)
+        )
+        words = [f"loss {logs['loss']:.4f}", f"lr {logs.get('learning_rate', 0.0):.1e}"]
+        words += [f"{each:.2f} s/step", f"left {duration(left)}", f"end {end}"]
+        return "  ".join([place, *words])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_local_process_zero:
@@ -114,7 +136,8 @@ class StopOnSignal(TrainerCallback):
 
     The first signal asks; the run finishes its step, saves and leaves with its own exit code. A
     second signal ends it at once, as if nothing had been installed. Under our launcher, which
-    passes signals on, a process may get one twice: a repetition within a moment is the same one.
+    passes signals on, and in a job of Slurm, a process may get one twice: a repetition within a
+    moment is the same one.
     With several processes the request of any of them counts, and all of them stop after the same
     step; after the failure of one the others end at once. A hang-up that is ignored (`nohup`) stays
     so.
@@ -138,7 +161,8 @@ class StopOnSignal(TrainerCallback):
         self.before = {}
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
-        if self.caught and launched() and time.monotonic() - self.since < SAME_SECONDS:
+        twice = launched() or "SLURM_JOB_ID" in os.environ
+        if self.caught and twice and time.monotonic() - self.since < SAME_SECONDS:
             return
         if self.caught or failed_elsewhere():  # the launcher clears up: nobody is left to save with
             self.remove()

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goldimask.backbones.summary import active_parameters
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.files import read_object
 
@@ -86,15 +85,29 @@ class Work:
 
 def work(model: Any, length: float, passes: int, frozen: bool, checkpointed: bool) -> Work:
     """By the formulas at the top; `length` is the mean length of an example."""
+    from goldimask.backbones.summary import active_parameters
+
     c = model.config
     tied = c.tie_word_embeddings
     weights = active_parameters(model) - (
         0 if tied else model.get_input_embeddings().weight.numel()
     )
-    blocks = c.num_hidden_layers
     wide = (getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads) * (
         c.num_attention_heads
     )
+    return token_work(weights, wide, c.num_hidden_layers, length, passes, frozen, checkpointed)
+
+
+def token_work(
+    weights: float,
+    wide: int,
+    blocks: int,
+    length: float,
+    passes: int,
+    frozen: bool,
+    checkpointed: bool,
+) -> Work:
+    """The same from plain sizes: weights that multiply a token, width of the queries."""
     attention = 4.0 * length * wide * blocks
     forward = 2 * weights + attention
     return Work(

@@ -11,6 +11,10 @@ model is: on a CPU on one thread, in `process_time`; on an accelerator by events
 which nobody waits for before the step is over. All methods take turns within each round; minimum
 over the rounds for each batch, summed over the batches. Capture is a scoring pass with it minus one
 without.
+
+With accumulation a step is a group of micro-batches through `MaskedStep.accumulate`. The host
+selects in another thread then, so that on a CPU the clock is that of the loop's own thread, and
+`wall` is the ratio of elapsed seconds, which holds only where a second core is free.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ import torch
 
 from goldimask.backbones import Backbone
 from goldimask.data.batches import EpochSampler, make_batch
+from goldimask.errors import GoldimaskError
 from goldimask.keys import Keys
 from goldimask.methods import PRESETS, Method, method, warm_up
 from goldimask.metrics import PHASES, MetricPool, step_metrics
@@ -44,6 +49,7 @@ class Best:
     """Smallest time per batch, and the phases of a step with theirs."""
 
     total: dict[int, float] = field(default_factory=dict)
+    wall: dict[int, float] = field(default_factory=dict)
     phases: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def take(self, batch: int, seconds: float, phases: dict[str, float] | None = None) -> None:
@@ -67,6 +73,7 @@ def step_costs(
     rounds: int = 12,
     batch_size: int = 16,
     batches: int = 1,
+    accumulation: int = 1,
     attention_layer: int | float | str = "last",
     group_by_length: bool = True,
     advance: Callable[..., None] = lambda *a, **k: None,
@@ -75,15 +82,22 @@ def step_costs(
     names = list(dict.fromkeys(("vanilla", *methods)))
     built = {name: method(name, attention_layer=attention_layer) for name in names}
     sampler = EpochSampler([len(e) for e in examples], batch_size, 0, group_by_length)
-    chunks = sampler.order(0)[: batches * batch_size].reshape(-1, batch_size)
+    chunks = sampler.order(0)[: batches * accumulation * batch_size].reshape(-1, batch_size)
+    if len(chunks) % accumulation:
+        raise GoldimaskError(f"--accumulate: {len(chunks)} batches are no multiple of it")
     data = [make_batch([examples[i] for i in chunk], backbone.pad_id) for chunk in chunks]
     for one in built.values():
         warm_up(one)
     with torch_threads():
-        best = run_rounds(backbone, built, data, rounds, advance)
+        best = run_rounds(backbone, built, data, rounds, accumulation, advance)
         ran_on = hardware()
+    records = {name: record(name, built[name], best) for name in names}
+    if accumulation > 1:
+        elapsed = {name: sum(best[name].wall.values()) for name in names}
+        records = {n: {**r, "wall": elapsed[n] / elapsed["vanilla"]} for n, r in records.items()}
     return {
-        "methods": {name: record(name, built[name], best) for name in names},
+        "methods": records,
+        **({"accumulation": accumulation} if accumulation > 1 else {}),
         "backbone": backbone.name,
         "blocks": backbone.layers,
         "trainable": sum(p.numel() for p in backbone.model.parameters() if p.requires_grad),
@@ -94,8 +108,8 @@ def step_costs(
         "rounds": rounds,
         "hardware": ran_on,
         "clock": "CPU" if device_of(backbone).type == "cpu" else "device",
-        "vanilla_seconds": best["vanilla"].seconds / len(data),
-        "forward_seconds": best["forward"].seconds / len(data),
+        "vanilla_seconds": best["vanilla"].seconds / len(data) * accumulation,
+        "forward_seconds": best["forward"].seconds / len(data) * accumulation,
     }
 
 
@@ -103,9 +117,10 @@ def device_of(backbone: Backbone) -> torch.device:
     return next(backbone.model.parameters()).device
 
 
-def clock_of(device: torch.device) -> Callable[[], Any]:
+def clock_of(device: torch.device, accumulation: int = 1) -> Callable[[], Any]:
     """CPU time, or the device's own."""
-    return time.process_time if device.type == "cpu" else clock(device)
+    own = time.process_time if accumulation == 1 else time.thread_time
+    return own if device.type == "cpu" else clock(device)
 
 
 def record(name: str, built: Method, best: dict[str, Best]) -> dict[str, Any]:
@@ -134,10 +149,11 @@ def run_rounds(
     built: dict[str, Method],
     data: Sequence[Batch],
     rounds: int,
+    accumulation: int,
     advance: Callable[..., None],
 ) -> dict[str, Best]:
     """All methods and bare passes in turn; round -1 warms up and is not counted."""
-    model, ticks = backbone.model, clock_of(device_of(backbone))
+    model, ticks = backbone.model, clock_of(device_of(backbone), accumulation)
     data = [batch.to(device_of(backbone)) for batch in data]
     optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.0)
     steps = {n: MaskedStep(m, backbone.scorer, clock=ticks) for n, m in built.items()}
@@ -146,17 +162,23 @@ def run_rounds(
     was_training = model.training
     model.train()
     for turn in range(-1, rounds):
-        for index, batch in enumerate(data):
-            keys = Keys(0, index)
-            hidden = noise(batch, keys).candidates
+        for index in range(0, len(data), accumulation):
+            part = data[index : index + accumulation]
+            group = [(batch, Keys(0, index + i)) for i, batch in enumerate(part)]
             for name, want in PROBES.items():
-                seconds = probe_seconds(backbone, batch, hidden, want, ticks)
+                seconds = sum(
+                    probe_seconds(backbone, batch, noise(batch, keys).candidates, want, ticks)
+                    for batch, keys in group
+                )
                 if turn >= 0:
                     best[name].take(index, seconds)
             for name in rotated(list(steps), turn):  # no method always runs first
-                seconds, phases = step_seconds(steps[name], model, optimiser, batch, keys)
+                start = time.perf_counter()
+                seconds, phases = step_seconds(steps[name], model, optimiser, group)
                 if turn >= 0:
                     best[name].take(index, seconds, phases)
+                    wall = time.perf_counter() - start
+                    best[name].wall[index] = min(wall, best[name].wall.get(index, wall))
                 advance(note=name)
     model.train(was_training)
     return best
@@ -171,22 +193,25 @@ def step_seconds(
     step: MaskedStep,
     model: torch.nn.Module,
     optimiser: torch.optim.Optimizer,
-    batch: Batch,
-    keys: Keys,
+    group: Sequence[tuple[Batch, Keys]],
 ) -> tuple[float, dict[str, float]]:
-    ticks = [step.clock()]
+    """One optimiser step over the group: its time, and that of its phases."""
+    spans: list[tuple[str, Any]] = []
+    begin = step.clock()
     optimiser.zero_grad(set_to_none=True)
-    out = step(model, batch, keys)
-    MetricPool().add(step_metrics(out, batch))
-    ticks.append(step.clock())
-    out.loss.backward()
-    ticks.append(step.clock())
+    for (batch, _), out in zip(group, step.accumulate(model, group), strict=True):
+        MetricPool().add(step_metrics(out, batch))
+        before = step.clock()
+        (out.loss / len(group)).backward()
+        spans += [*out.seconds.items(), (AFTER[0], step.clock() - before)]
+    before = step.clock()
     torch.nn.utils.clip_grad_norm_(optimiser.param_groups[0]["params"], 1.0)
     optimiser.step()
-    ticks.append(step.clock())
-    after = dict(zip(AFTER, (ticks[2] - ticks[1], ticks[3] - ticks[2]), strict=True))
-    phases = {**out.seconds, **after}
-    return float(ticks[3] - ticks[0]), {name: float(took) for name, took in phases.items()}
+    end = step.clock()
+    phases: dict[str, float] = {}
+    for name, took in (*spans, (AFTER[1], end - before)):
+        phases[name] = phases.get(name, 0.0) + float(took)
+    return float(end - begin), phases
 
 
 def probe_seconds(

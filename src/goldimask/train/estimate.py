@@ -17,16 +17,23 @@ import torch
 
 from goldimask.backbones.checkpoint import FAMILIES, empty_model
 from goldimask.backbones.footprint import Use, footprint
-from goldimask.backbones.known import PUBLISHED
 from goldimask.backbones.loading import empty_backbone, resolve_dtype
 from goldimask.backbones.summary import adapter_use
 from goldimask.config import MethodSection, Recipe
+from goldimask.data.shapes import to_pairs
 from goldimask.errors import GoldimaskError
+from goldimask.known import PUBLISHED
 from goldimask.processes import own_device
 from goldimask.registry import allow_plugins, is_plugin
-from goldimask.train.arguments import DEFAULTS, check_trainer, micro_batches
+from goldimask.train.arguments import (
+    DEFAULTS,
+    check_trainer,
+    epochs_warning,
+    micro_batches,
+    planned_steps,
+)
 from goldimask.train.cards import DEFAULT, SHARE, card_named, own_card, step_seconds, work
-from goldimask.train.prepare import make_data, make_method
+from goldimask.train.prepare import LONGEST, data_rows, few_held_out, make_data, make_method
 
 CONTEXT = 1.0  # GiB that a CUDA context takes
 CANDIDATES = 0.68  # of a response: what over-masking hides on average at long lengths
@@ -42,7 +49,12 @@ def estimate(
     each, accumulation = micro_batches(recipe.trainer, recipe.global_batch_size, processes)
     skeleton, tokens = shape(recipe)
     found = token_counts(recipe, skeleton)
-    steps = int(trainer["max_steps"])
+    examples = found["examples"]
+    if examples is None and ("num_train_epochs" in recipe.trainer or trainer["max_steps"] < 0):
+        examples = counted(recipe)
+    steps = planned_steps(recipe.trainer, recipe.global_batch_size, examples or 0)
+    often = examples and epochs_warning(steps, recipe.global_batch_size, examples)
+    warnings = (found["warning"], often, found["few"])
     model, length, lora = skeleton.model, found["longest"], recipe.lora
     device = own_device()
     named = None if recipe.backbone.dtype == "auto" else recipe.backbone.dtype
@@ -87,14 +99,14 @@ def estimate(
         "global_batch_size": recipe.global_batch_size,
         "micro_batch": each,
         "accumulation": accumulation,
-        "examples": found["examples"],
-        "epochs": found["examples"] and steps * recipe.global_batch_size / found["examples"],
+        "examples": examples,
+        "epochs": examples and steps * recipe.global_batch_size / examples,
         "passes": passes,
         "tokens_per_step": round(step_tokens),
         "tokens": round(step_tokens * steps),
         "tokens_from": found["source"],
         "max_length": found["limit"],
-        "warning": found["warning"],
+        "warning": "; ".join(x for x in warnings if x) or None,
         "memory_gib": needed["peak"],
         "memory_of": memory_words(use, needed),
         "exaflop": flops / 1e18,
@@ -139,14 +151,21 @@ def shape(recipe: Recipe) -> tuple[Any, str]:
             raise
     family = FAMILIES[known.layout]
     model = empty_model(family.config(**known.sizes), family)
-    return SimpleNamespace(model=model, name=name, family=family), "known sizes, not downloaded"
+    usable = known.usable_length
+    found = SimpleNamespace(model=model, name=name, family=family, usable_length=usable)
+    return found, "known sizes, not downloaded"
 
 
 def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
     """Number of training examples and their lengths, or the bound that the recipe gives."""
-    bound = min(recipe.data.max_length, skeleton.model.config.max_position_embeddings)
+    bound = min(recipe.data.max_length or LONGEST, skeleton.model.config.max_position_embeddings)
     unknown = {"examples": None, "mean_length": float(bound), "longest": bound}
-    unknown |= {"limit": bound, "warning": None}
+    usable = getattr(skeleton, "usable_length", None) or bound
+    beyond = (
+        f"rows may have up to {bound:,} tokens, the checkpoint was trained for {usable:,}; those "
+        "that are longer are counted where tokenizer and corpus are at hand"
+    )
+    unknown |= {"limit": bound, "warning": beyond if bound > usable else None, "few": None}
     if not hasattr(skeleton, "tokenizer"):
         return {**unknown, "source": "data.max_length; the tokenizer is not downloaded"}
     if any(is_plugin(x.corpus) for x in (recipe.data, *recipe.data.mixture)):
@@ -165,12 +184,29 @@ def token_counts(recipe: Recipe, skeleton: Any) -> dict[str, Any]:
         "longest": max(lengths),
         "limit": data.report.limit,
         "warning": data.report.warning(),
+        "few": few_held_out(recipe.data, len(data.validation)),
         "source": "data",
     }
 
 
-def measured_rate(device: torch.device, dtype: torch.dtype, size: int = 512) -> float:
+def counted(recipe: Recipe) -> int | None:
+    """Training examples of a recipe whose tokenizer is not at hand: none is dropped as too long."""
+    section, found = recipe.data, []
+    if any(is_plugin(x.corpus) for x in (section, *section.mixture)):
+        return None
+    for row in data_rows(section, recipe.seed):
+        try:
+            found.append(len(to_pairs(row, section.turns)))
+        except GoldimaskError:
+            if not section.skip_bad_rows:
+                raise
+    share = section.validation if section.validation < 1 else section.validation / len(found)
+    return round(sum(found) * (1 - share))
+
+
+def measured_rate(device: torch.device, dtype: torch.dtype) -> float:
     """FLOP/s of a square matrix product: the best of two, after one that does not count."""
+    size = 8192 if device.type in ("cuda", "xpu") else 512  # a small one would time the launch
     a = torch.ones(size, size, device=device, dtype=dtype)
     times = []
     for _ in range(3):

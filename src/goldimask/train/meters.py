@@ -22,7 +22,7 @@ import torch
 
 from goldimask.files import write_json
 from goldimask.metrics import NAMES
-from goldimask.processes import gather, hardware
+from goldimask.processes import devices, gather, hardware
 from goldimask.records import read_json
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Clock:
             self._change(outer)
 
     def _change(self, phase: str | None) -> str | None:
-        if torch.accelerator.is_available():
+        if devices():
             torch.accelerator.synchronize()
         now = time.perf_counter()
         if self.inside is not None:
@@ -151,6 +151,7 @@ def load_meters(trainer: GoldiTrainer) -> None:
 def sums_of(trainer: GoldiTrainer) -> list[float]:
     """What this rank has added up since the last log: loss, tokens, cells, metrics, classes."""
     trainer.pool.settle()
+    trainer.tally.settle()
     pool = trainer.pool.sums
     metrics = [0.0] * (2 * len(NAMES)) if pool is None else pool.tolist()
     speed = trainer.speed

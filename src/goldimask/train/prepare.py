@@ -33,6 +33,9 @@ from goldimask.tabulated import tables_of
 from goldimask.train.arguments import check_trainer
 from goldimask.types import Example
 
+FEW = 8  # held-out examples: fewer say little
+LONGEST = 4096  # tokens of an example, where neither the recipe nor the model says less
+
 
 @dataclass(frozen=True)
 class Data:
@@ -118,18 +121,34 @@ def with_adapter(backbone: Backbone, lora: LoraSection, seed: int) -> Backbone:
 def make_data(section: DataSection, renderer: Renderer, seed: int) -> Data:
     """The examples of a recipe. The seed draws generated rows, mixes, and splits."""
     classes = token_classes(section.corpus)
+    if section.max_length is not None and section.max_length > renderer.max_length:
+        raise GoldimaskError(
+            f"data.max_length: {section.max_length:,} is more than the {renderer.max_length:,} "
+            f"tokens that the model has positions for; set at most {renderer.max_length}"
+        )
     examples, report = load_examples(
         data_rows(section, seed),
         renderer,
-        max_length=section.max_length,
+        max_length=section.max_length or LONGEST,
         overlength=section.overlength,
         supervise=section.supervise,
         supervise_turn_end=section.supervise_turn_end,
         skip_bad_rows=section.skip_bad_rows,
+        turns=section.turns,
         classes=classes,
     )
-    train, validation = split(examples, section.validation, seed)
+    train, validation = split(examples, section.validation, seed, report.groups)
     return Data(train, validation, report, classes.names if classes else ())
+
+
+def few_held_out(section: DataSection, count: int) -> str | None:
+    """Said of a held-out share that is too small to judge by."""
+    if not 0 < section.validation < 1 or count >= FEW:
+        return None
+    return (
+        f"data.validation {section.validation:g} holds {count} examples out, too few to judge "
+        "checkpoints by; data.validation=0.1 holds a tenth out"
+    )
 
 
 def data_rows(section: DataSection, seed: int) -> Iterable[Row]:
@@ -141,6 +160,7 @@ def data_rows(section: DataSection, seed: int) -> Iterable[Row]:
             split=section.split,
             subset=section.subset,
             options=section.options,
+            columns=section.columns,
             limit=section.limit,
             seed=seed,
         )
@@ -153,6 +173,7 @@ def data_rows(section: DataSection, seed: int) -> Iterable[Row]:
             split=item.split,
             subset=item.subset,
             options=item.options,
+            columns=item.columns,
             limit=section.limit,
             seed=seed,
         )

@@ -6,7 +6,7 @@ prompt that is supervised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ import numpy as np
 from goldimask.data.batches import EpochSampler, pad_share
 from goldimask.keys import Keys, Stream
 from goldimask.processes import devices, own_device, world
-from goldimask.train.arguments import micro_batches
-from goldimask.train.prepare import Prepared
+from goldimask.train.arguments import epochs_warning, micro_batches, planned_steps
+from goldimask.train.prepare import Prepared, few_held_out
 from goldimask.types import Example
 
 BOUNDARY = "┃"
@@ -34,14 +34,22 @@ def summary_lines(ready: Prepared) -> list[str]:
     shared = f" on {world()} processes" if world() > 1 else ""
     idle = devices() > 1 and world() == 1
     others = f", one of {devices()}; --nproc {devices()} trains on all of them" if idle else ""
+    steps = planned_steps(recipe.trainer, recipe.global_batch_size, len(train))
+    epochs = steps * recipe.global_batch_size / len(train)
+    warnings = [
+        ready.data.report.warning(),
+        epochs_warning(steps, recipe.global_batch_size, len(train)),
+        few_held_out(recipe.data, len(ready.data.validation)),
+    ]
     return [
         f"device    {own_device()}{others}",
         f"data      {', '.join(ready.data.report.lines())}: {len(train)} to train on, "
         f"{len(ready.data.validation)} held out",
-        *([f"warning   {warning}"] if (warning := ready.data.report.warning()) else []),
+        *(f"warning   {warning}" for warning in warnings if warning),
         *length_table(train),
         f"batches   {recipe.global_batch_size} examples a step, {each} at a time{shared}; "
         f"{share:.1%} padding",
+        f"steps     {steps:,}, {epochs:.3g} epochs",
         f"backbone  {backbone.name}, {backbone.layers} blocks",
         f"method    {recipe.method.preset}, {ready.method.passes} forward pass(es) a step",
     ]
@@ -49,18 +57,30 @@ def summary_lines(ready: Prepared) -> list[str]:
 
 def length_table(examples: Sequence[Example]) -> list[str]:
     """Quantiles of prompt, response, supervisable and total length, in tokens."""
-    rows = {
-        "prompt": [e.prompt_length for e in examples],
-        "response": [len(e) - e.prompt_length for e in examples],
-        "supervised": [sum(e.supervisable) for e in examples],
-        "total": [len(e) for e in examples],
-    }
+    return quantile_lines(
+        {
+            "prompt": [e.prompt_length for e in examples],
+            "response": [len(e) - e.prompt_length for e in examples],
+            "supervised": [sum(e.supervisable) for e in examples],
+            "total": [len(e) for e in examples],
+        }
+    )
+
+
+def quantile_lines(rows: Mapping[str, Sequence[int]]) -> list[str]:
+    """A table of quantiles, one line per kind of length."""
     head = "tokens    " + " " * 10 + "".join(f"{name:>8}" for name, _ in QUANTILES)
     lines = [head]
     for name, values in rows.items():
-        cells = np.quantile(values, [q for _, q in QUANTILES], method="inverted_cdf")
-        lines.append(" " * 10 + f"{name:<10}" + "".join(f"{int(x):>8}" for x in cells))
+        cells = quantiles(values).values()
+        lines.append(" " * 10 + f"{name:<10}" + "".join(f"{x:>8}" for x in cells))
     return lines
+
+
+def quantiles(values: Sequence[int]) -> dict[str, int]:
+    """`{"min": ..., "median": ..., "max": ...}`."""
+    found = np.quantile(values, [q for _, q in QUANTILES], method="inverted_cdf")
+    return {name: int(x) for (name, _), x in zip(QUANTILES, found, strict=True)}
 
 
 def shown_examples(

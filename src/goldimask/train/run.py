@@ -30,6 +30,7 @@ from goldimask.step import MaskedStep
 from goldimask.train.arguments import training_arguments
 from goldimask.train.attention_layer import resolve_layer
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile, StopOnSignal, Stopped
+from goldimask.train.card import write_card
 from goldimask.train.folders import (
     complain,
     differences,
@@ -78,7 +79,7 @@ def train(
         processes.wait()
         with run_folder(output, recipe, start, say) as partial:
             processes.wait()
-            trainer = run_trainer(ready, partial, checkpoint, clock)
+            trainer = run_trainer(ready, partial, checkpoint, clock, say)
             with clock.during("checkpoints"):
                 summary = finish(ready, trainer, partial, start, say)
         processes.wait()
@@ -119,10 +120,10 @@ def start_changes(recipe: Recipe, before: dict[str, Any], now: dict[str, Any]) -
 
 
 def run_trainer(
-    ready: Prepared, folder: Path, checkpoint: Path | None, clock: Clock
+    ready: Prepared, folder: Path, checkpoint: Path | None, clock: Clock, say: Say
 ) -> GoldiTrainer:
     """Train to the last step; a signal ends it earlier, with a checkpoint."""
-    trainer, bar = make_trainer(ready, folder, clock)
+    trainer, bar = make_trainer(ready, folder, clock, say)
     stopper = StopOnSignal()
     trainer.add_callback(stopper)
     seed = torch_seed(ready.recipe.seed, Stream.INIT, DROPOUT_COUNTER, processes.rank())
@@ -143,18 +144,19 @@ def run_trainer(
 
 
 def make_trainer(
-    ready: Prepared, folder: Path, clock: Clock | None = None
+    ready: Prepared, folder: Path, clock: Clock | None = None, say: Say = lambda _: None
 ) -> tuple[GoldiTrainer, Bar]:
     """The trainer of a prepared run, with its callbacks."""
     from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
     recipe, data = ready.recipe, ready.data
-    bar = Bar(recipe.method.preset)
+    bar = Bar(recipe.method.preset, say)
     args = training_arguments(
         recipe.trainer,
         folder,
         seed=recipe.seed,
         global_batch_size=recipe.global_batch_size,
+        examples=len(data.train),
         has_validation=bool(data.validation),
         name=Path(recipe.output).name,
     )
@@ -233,6 +235,7 @@ def finish(
     weights = start["weights"]
     key = train_key(recipe, weights)
     write_manifest(folder, make_manifest("train", key, base_of(recipe), weights, **facts))
+    write_card(folder)
     return summary
 
 

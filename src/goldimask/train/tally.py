@@ -27,24 +27,31 @@ class Tally:
         self.kinds = {i: np.asarray(k) for i, k in kinds.items()} if self.names else {}
         self.recent = np.zeros((len(PARTS), len(self.names)))  # of this rank, since the last log
         self.before = np.zeros_like(self.recent)  # of all ranks, until the last log
+        self.unread: list[tuple[torch.Tensor, list[int]]] = []  # on the device: nobody waits
 
     def add(self, out: StepOutput, batch: Batch) -> None:
         if not self.kinds:
             return
         weight = out.weights.value * out.weights.scale[:, None]
         parts = [out.corruption.candidates, out.supervised, weight]
-        values = torch.stack([p.double() for p in parts]).cpu().numpy()
-        for b, example_id in enumerate(batch.on_host()[1]):
-            kinds = self.kinds.get(example_id)
-            if kinds is None:
-                continue
-            for k, part in enumerate(values[:, b, : len(kinds)]):
-                self.recent[k] += np.bincount(kinds, part, minlength=len(self.names))
+        self.unread.append((torch.stack([p.double() for p in parts]), batch.on_host()[1]))
+
+    def settle(self) -> None:
+        """Count what was added since the last call."""
+        for found, numbers in self.unread:
+            values = found.cpu().numpy()
+            for b, kinds in enumerate(self.kinds.get(i) for i in numbers):
+                if kinds is None:
+                    continue
+                for k, part in enumerate(values[:, b, : len(kinds)]):
+                    self.recent[k] += np.bincount(kinds, part, minlength=len(self.names))
+        self.unread = []
 
     def pop(self, reduce: Reduce | None = None, device: Any = None) -> dict[str, float]:
         """Shares since the last call, as metrics `class/NAME/PART`."""
         if not self.names:
             return {}
+        self.settle()
         recent = _summed(self.recent, reduce, device)
         self.before, self.recent = self.before + recent, np.zeros_like(recent)
         found = _shares(self.names, recent)

@@ -45,7 +45,7 @@ from goldimask.train.folders import WRITING, first_line, is_disk, non_finite_fil
 from goldimask.train.launch import hold_weights, honour_request
 from goldimask.train.meters import Clock, Speed, load_meters, save_meters
 from goldimask.train.tally import Tally
-from goldimask.train.validation import Objective, make_judge, mean_and_error, score_bank
+from goldimask.train.validation import Objective, finite, make_judge, mean_and_error, score_bank
 from goldimask.types import Batch, Example, StepOutput
 
 METHOD_STATE = "method.safetensors"
@@ -95,6 +95,7 @@ class GoldiTrainer(Trainer):
         self.seen: list[int] = []  # examples since the ranks last shared a memory
         self.group: list[tuple[Batch, int]] = []  # micro-batches of this optimiser step
         self.outputs: Iterator[StepOutput] = iter(())
+        self.unchecked: list[tuple[torch.Tensor, torch.Tensor, dict[str, Any]]] = []
         self.resumed: Path | None = None  # the checkpoint whose sums are still to be taken up
         super().__init__(
             model=model,
@@ -130,8 +131,9 @@ class GoldiTrainer(Trainer):
     ) -> Any:
         batch, epoch = to_batch(inputs)
         out = self._next_step(model, batch, epoch)
-        if not torch.isfinite(out.loss.detach()):
-            self._stop_on_non_finite(out.per_example, inputs)
+        self.unchecked.append((out.loss.detach(), out.per_example, inputs))
+        if self.accelerator.sync_gradients:  # one wait an optimiser step
+            self._stop_on_non_finite()
         self.pool.add(step_metrics(out, batch))
         self.tally.add(out, batch)
         self.speed.add(inputs["tokens"], batch.ids.numel())
@@ -152,7 +154,13 @@ class GoldiTrainer(Trainer):
             self.group, self.outputs = [], self.step.accumulate(model, keyed)
         return next(self.outputs, None) or self.step(model, batch, Keys(self.keys_seed, epoch))
 
-    def _stop_on_non_finite(self, per_example: torch.Tensor, inputs: dict[str, Any]) -> None:
+    def _stop_on_non_finite(self) -> None:
+        """Looks at the losses of all micro-batches before the optimiser uses them."""
+        group, self.unchecked = self.unchecked, []
+        sound = torch.stack([loss for loss, _, _ in group]).isfinite().tolist()
+        if all(sound):
+            return
+        _, per_example, inputs = group[sound.index(False)]
         ids = inputs["example_id"].tolist()
         bad = [i for i, x in zip(ids, per_example.tolist(), strict=True) if not math.isfinite(x)]
         step, epoch = self.state.global_step, inputs["epoch"]
@@ -177,6 +185,7 @@ class GoldiTrainer(Trainer):
 
     def _finalize_training(self, *args: Any, **kwargs: Any) -> Any:
         load_meters(self)  # where no epoch was left
+        self.args.save_total_limit = None  # 1 would remove the last checkpoint for the best one
         return super()._finalize_training(*args, **kwargs)
 
     def floating_point_ops(self, inputs: Any) -> int:
@@ -208,7 +217,8 @@ class GoldiTrainer(Trainer):
     ) -> dict[str, float]:
         """Mean loss of the held-out examples and its standard error, the same on every rank."""
         with self.clock.during("validation"):
-            losses = self.held_out[self.state.global_step] = self._held_out_losses()
+            losses = finite(self._held_out_losses(), self.state.global_step)
+        self.held_out[self.state.global_step] = losses
         mean, error = mean_and_error(losses)
         metrics = {f"{metric_key_prefix}_loss": mean}
         if error is not None:

@@ -40,7 +40,7 @@ import torch
 from torch import nn
 
 from goldimask.data.batches import make_batch
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, RunFailed
 from goldimask.keys import Keys, content_id
 from goldimask.methods import Method
 from goldimask.noise import EPS, Draw, Noise, corrupt, supervised_count
@@ -121,6 +121,16 @@ def repeats(examples: int, levels: int, pairs: int) -> int:
     if wanted >= levels:
         return -(-wanted // levels) * levels
     return next(m for m in range(wanted, levels + 1) if levels % m == 0)
+
+
+def finite(losses: list[float], step: int) -> list[float]:
+    """The same losses; ends the run where one is no number."""
+    if all(map(math.isfinite, losses)):
+        return losses
+    raise RunFailed(
+        f"non-finite held-out loss at step {step}: the weights are of no use. Try a lower "
+        "trainer.learning_rate; earlier checkpoints are kept"
+    )
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float | None]:

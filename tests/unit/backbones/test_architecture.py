@@ -9,9 +9,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from builders import WRITERS, dream_config, llada_config
-from goldimask.backbones import FAMILIES, Backbone, load_backbone
+from goldimask.backbones import FAMILIES, Backbone, load_backbone, save_backbone
 from goldimask.backbones.checkpoint import empty_model
-from goldimask.backbones.llada import to_hub, to_native
 from restated import restated_logits
 
 GENERATOR = torch.Generator().manual_seed(7)
@@ -103,6 +102,15 @@ def test_auto_classes_need_no_flag(folder: Path) -> None:
     torch.testing.assert_close(logits, restated_logits(folder, IDS), rtol=1e-5, atol=1e-5)
 
 
+@every_family
+def test_auto_classes_open_native_folders(folder: Path, tmp_path: Path) -> None:
+    saved = save_backbone(load_backbone(folder), tmp_path / "native", "native")
+    model = AutoModelForCausalLM.from_pretrained(saved, dtype=torch.float32)
+    with torch.no_grad():
+        logits = model(IDS).logits
+    torch.testing.assert_close(logits, restated_logits(folder, IDS), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("family", "sizes", "parameters", "tensors"),
     [
@@ -145,7 +153,8 @@ def test_published_sizes(family: str, sizes: dict, parameters: int, tensors: int
     assert sum(p.numel() for p in state.values()) == parameters
     assert len(state) == tensors
     if family == "llada":
-        assert all(to_native(to_hub(name)) == name and to_hub(name) != name for name in state)
+        theirs = {name: record.to_hub(name) for name in state}
+        assert all(record.to_native(b) == a != b for a, b in theirs.items())
 
 
 def test_no_padding_row_in_llada(folders: dict[str, Path]) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from goldimask.backbones.checkpoint import FAMILIES, empty_model
 from goldimask.backbones.footprint import Use, footprint
-from goldimask.backbones.known import PUBLISHED
 from goldimask.backbones.lora import TARGETS
 from goldimask.backbones.summary import adapter_use
+from goldimask.known import PUBLISHED
 from storage import tracked
 
 

@@ -18,10 +18,13 @@ from typer.testing import CliRunner
 from builders import WRITERS, write_llada, write_stock
 from goldimask.backbones import FAMILIES, Backbone, load_backbone, save_backbone, weights_hash
 from goldimask.backbones.checkpoint import empty_model, read_config
-from goldimask.backbones.known import PUBLISHED
 from goldimask.backbones.lora import add_lora, save_adapter
+from goldimask.backbones.merge import merge_run
+from goldimask.backbones.saving import Layout
 from goldimask.cli import app
+from goldimask.decoding import decode
 from goldimask.errors import GoldimaskError
+from goldimask.known import PUBLISHED
 from restated import restated_logits
 
 TEXTS = Path(__file__).parents[2] / "published"
@@ -231,6 +234,22 @@ def test_both_alignments(backbone: Backbone, folder: Path, shift: bool) -> None:
     torch.testing.assert_close(rows, expected.flatten(0, 1), rtol=1e-5, atol=1e-5)
 
 
+@every_family
+def test_decoding_in_any_batch(backbone: Backbone) -> None:
+    """Padding on either side and company change nothing; a cache of single tokens is exact."""
+    prompts = ["How many apples are left?", "a", "def add(a, b):"]
+    options: dict = {"length": 8, "block": 4, "tau": 0.05}
+    alone = [decode(backbone, [p], **options)[0] for p in prompts]
+    for side in ("left", "right"):
+        got = decode(backbone, prompts, **options, padding_side=side)
+        assert [(d.tokens, d.steps) for d in got] == [(d.tokens, d.steps) for d in alone]
+    exact, cached = (
+        decode(backbone, prompts[:1], length=6, block=1, tau=0.9, **more)[0].tokens
+        for more in ({}, {"cache": "prefix"})
+    )
+    assert exact == cached
+
+
 def test_settings_of_a_run(folders: dict[str, Path], tmp_path: Path) -> None:
     """A recipe's `shift: false` is kept: false is a value."""
     folder = write_stock(tmp_path / "open-dcoder-0.5B")
@@ -246,3 +265,28 @@ def test_settings_of_a_run(folders: dict[str, Path], tmp_path: Path) -> None:
         assert loaded.mask_id == settings.get("mask_id", loaded.tokenizer.mask_token_id)
         hashes.append(weights_hash(run))
     assert len(set(hashes)) == 3
+
+
+@pytest.mark.parametrize("layout", ["hub", "native"])
+def test_merging_keeps_the_settings(
+    folders: dict[str, Path], tmp_path: Path, layout: Layout
+) -> None:
+    """A model that nobody knows, told by its recipe; what is merged needs no telling."""
+    folder = Path(shutil.copytree(folders["open-dcoder-0.5B"], tmp_path / "mine"))
+    edit_config(folder, model_type="mine", architectures=["Mine"])
+    told = {"layout": "qwen2", "shift": False, "mask_id": 7}
+    backbone = load_backbone(folder, **told)
+    run = tmp_path / "run"
+    run.mkdir()
+    save_adapter(add_lora(backbone, 0, r=2), run / "adapter")
+    section = {"backbone": {"path": str(folder), **told}}
+    (run / "recipe.yaml").write_text(yaml.safe_dump(section))
+    merge_run(run, tmp_path / "merged", layout)
+    again = load_backbone(tmp_path / "merged")
+    assert (again.family.name, again.shift, again.mask_id) == ("qwen2", False, 7)
+    hidden = IDS > 20
+    with torch.no_grad():
+        logits = [x.model(IDS, logits_mask=hidden).logits for x in (backbone, again)]
+    assert torch.equal(*logits)
+    edit_config(tmp_path / "merged", logit_shift="no")
+    refused(tmp_path / "merged", "config.json", "logit_shift: no is not true or false")

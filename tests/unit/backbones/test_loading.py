@@ -16,7 +16,14 @@ from transformers import PreTrainedTokenizerFast
 
 import goldimask.backbones.lookup as folders_module
 from builders import LLADA_TEMPLATE, WRITERS, write_dream, write_llada, write_llada_tokenizer
-from goldimask.backbones import BACKBONES, Backbone, load_backbone, new_llada, save_backbone
+from goldimask.backbones import (
+    BACKBONES,
+    FAMILIES,
+    Backbone,
+    load_backbone,
+    new_backbone,
+    save_backbone,
+)
 from goldimask.backbones.liger import fused_loss
 from goldimask.backbones.lookup import Source
 from goldimask.errors import GoldimaskError
@@ -301,7 +308,7 @@ def test_from_scratch(tmp_path: Path) -> None:
     config |= {"embedding_size": 384, "max_sequence_length": 64, "rope_theta": 1e4}
     config |= {"mask_token_id": ids["<|mdm_mask|>"], "weight_tying": True}
     state = torch.get_rng_state()
-    models = [new_llada(config, tokenizer, seed) for seed in (1, 1, 2)]
+    models = [new_backbone(FAMILIES["llada"], config, tokenizer, seed) for seed in (1, 1, 2)]
     assert torch.equal(state, torch.get_rng_state())
     first, second, third = (m.model.state_dict() for m in models)
     assert all(torch.equal(first[k], second[k]) for k in first)

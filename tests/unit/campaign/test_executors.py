@@ -6,10 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
-from goldimask.campaign.executors import Ended, Job, execute
+import pytest
+
+from goldimask.campaign.executors import (
+    Ended,
+    Halted,
+    Job,
+    execute,
+    failure,
+    halting,
+    slots_of,
+    visible,
+)
+from goldimask.errors import GoldimaskError
 
 PYTHON = (sys.executable, "-c")
 
@@ -95,3 +108,86 @@ def gone(pid: int, seconds: float = 30.0) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_a_slot_is_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert slots_of(None, 0, "cpu") == [{}] and slots_of(3, 0, "cpu") == [{}, {}, {}]
+    eight = slots_of(None, 8, "cuda")
+    assert [s["CUDA_VISIBLE_DEVICES"] for s in eight] == [str(i) for i in range(8)]
+    pairs = slots_of(None, 8, "xpu", each=3)
+    assert [s["ZE_AFFINITY_MASK"] for s in pairs] == ["0,1,2", "3,4,5"]
+    assert len(slots_of(2, 8, "cuda")) == 2
+    with pytest.raises(GoldimaskError, match="--gpus: 4"):
+        slots_of(None, 2, "cuda", each=4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")  # of a scheduler
+    assert visible({"CUDA_VISIBLE_DEVICES": "1"}) == {"CUDA_VISIBLE_DEVICES": "7"}
+
+
+def test_fifty_jobs_never_exceed_their_slots_and_see_their_device(tmp_path: Path) -> None:
+    code = (
+        "import os, time; f = os.environ['SLOT'] + '-' + str(os.getpid())\n"
+        f"p = os.path.join({str(tmp_path)!r}, f); os.mkdir(p)\n"
+        f"n = len([x for x in os.listdir({str(tmp_path)!r}) if '-' in x])\n"
+        "time.sleep(0.02); os.rmdir(p); assert n <= 2, n"
+    )
+    slots = [{"SLOT": "0"}, {"SLOT": "1"}]
+    jobs = [job(f"j{i}", code) for i in range(50)]
+    found = list(execute(jobs, slots, tmp_path / "logs", PYTHON))
+    assert len(found) == 50 and not any(e.error for e in found)
+
+
+def test_two_masters_share_the_work(tmp_path: Path) -> None:
+    """Nothing runs twice: what one has claimed the other waits for, and finds done."""
+    count = tmp_path / "count"
+    code = f"import time; time.sleep(0.3); open({str(count)!r}, 'a').write('x')"
+    jobs = [Job(f"j{i}", (code,), tmp_path / "cells" / f"c{i}", claim="train") for i in range(4)]
+    done: set[str] = set()
+    seen: list[Ended] = []
+
+    def master() -> None:
+        for ended in execute(jobs, 2, tmp_path / "logs", PYTHON, is_done=lambda j: j.name in done):
+            done.add(ended.job.name)
+            seen.append(ended)
+
+    threads = [threading.Thread(target=master) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 8 and not any(e.error for e in seen)
+    assert count.read_text() == "xxxx" and sum(e.ran for e in seen) == 4
+
+
+def test_a_stopped_job_goes_back_into_the_queue(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    code = (
+        f"import os, sys; m = {str(mark)!r}; there = os.path.exists(m); open(m, 'a')\n"
+        "sys.exit(0 if there else 4)"
+    )
+    found = run([job("preempted", code), job("forever", "raise SystemExit(4)")], tmp_path)
+    assert not found["preempted"].error
+    assert found["forever"].error.startswith("exit 4")
+
+
+def test_only_failures_are_remembered(tmp_path: Path) -> None:
+    kill = "import os; os.kill(os.getpid(), 9)"
+    run([job("bad", "raise SystemExit('no')"), job("killed", kill)], tmp_path)
+    assert failure(tmp_path, "bad") == "exit 1 | no" and failure(tmp_path, "killed") is None
+    run([job("bad", "pass")], tmp_path)
+    assert failure(tmp_path, "bad") is None
+
+
+def test_a_signal_halts_the_campaign_and_its_processes(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    sleeper = f"import os, time; open({str(mark)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+
+    def tell() -> None:
+        wait_for(mark)
+        os.kill(os.getpid(), signal.SIGUSR2)
+
+    thread = threading.Thread(target=tell)
+    thread.start()
+    with pytest.raises(Halted, match="SIGUSR2") as error, halting():
+        list(execute([job("slow", sleeper)], 1, tmp_path, PYTHON))
+    thread.join()
+    assert error.value.exit_code == 4 and gone(int(mark.read_text()))

@@ -11,21 +11,16 @@ from pathlib import Path
 import pytest
 
 from goldimask.campaign.demo import demo
-from goldimask.campaign.grid import finished, places
+from goldimask.campaign.grid import by_recipe, finished, places, wanted
+from goldimask.campaign.judging import evaluations, task_of
+from goldimask.campaign.reading import check, load_campaign
 from goldimask.campaign.run import make_plan, run_campaign, write_results
-from goldimask.campaign.settings import (
-    Campaign,
-    JudgingSection,
-    cell_recipe,
-    cells,
-    check,
-    flat_words,
-    load_campaign,
-)
-from goldimask.config import apply_overrides, packaged_recipes
+from goldimask.campaign.settings import Campaign, JudgingSection, cells, flat_words
+from goldimask.config import apply_overrides
 from goldimask.errors import GoldimaskError
 from goldimask.records import open_run, read_manifest
 from goldimask.report.page import LIMIT
+from inprocess import here
 from unit.report.support import embedded
 
 SMALL = {
@@ -46,43 +41,67 @@ def campaign(small_model: Path) -> Campaign:
         rows=("base", "vanilla", "goldimask-d"),
         seeds=(0,),
         judging=JUDGING,
-        cost_rounds=1,
     )
 
 
 def test_cells_are_runs_made_once_and_found_again(campaign: Campaign, tmp_path: Path) -> None:
-    made = run_campaign(campaign, tmp_path, slots=2)
-    assert not made.failed and made.ran == 5 and len(made.cells) == 3
-    for place in places(campaign, tmp_path):
+    made = run_campaign([campaign], tmp_path, executor=here)
+    assert not made.failed and made.ran == 5
+    found = places([campaign], tmp_path)
+    assert all(finished(place) for place in found)
+    for place in found:
         if place.recipe is not None:
-            run = open_run(place.folder)
+            run = open_run(str(place.folder))
             assert run.manifest is not None and run.manifest.kind == "train"
             assert run.method == place.cell.row and run.metrics and len(run.outcomes) == 8
-    again = run_campaign(campaign, tmp_path)
-    assert again.ran == 0 and again.cells.keys() == made.cells.keys()
-    summary = write_results(campaign, again, tmp_path, None)
-    assert {f"main-{Path(campaign.backbones[0]).name}"} <= set(summary["tables"])
+    again = run_campaign([campaign], tmp_path, executor=here)
+    assert again.ran == 0
+    record = json.loads((tmp_path / "campaign.json").read_text())
+    assert [c["state"] for c in record["cells"]] == ["done"] * 3
+    assert record["cells"][0]["seed"] is None and record["parts"][0]["tables"] == ["all"]
+    summary = write_results([campaign], tmp_path, found, again)
+    assert any(name.startswith("main") for names in summary["tables"].values() for name in names)
     wider = replace(campaign, seeds=(0, 1))  # another seed leaves the others as they are
-    assert len(make_plan(wider, tmp_path).done) == 3
-    longer = replace(campaign, judging=replace(JUDGING, problems=5))
-    (jobs,) = {tuple(j.name for j in jobs) for jobs in make_plan(longer, tmp_path).missing.values()
-               if jobs and "vanilla" in jobs[0].name}  # fmt: skip
-    assert len(jobs) == 1 and "eval" in jobs[0]  # only what is new is decoded
+    assert len(make_plan([wider], tmp_path).done) == 3
+    assert [p.folder for p in by_recipe(wanted([campaign]), tmp_path)] == [p.folder for p in found]
 
-    place = places(campaign, tmp_path)[1]
+    receipts = list(tmp_path.glob("cells/*/eval/done-*.json"))
+    assert len(receipts) == 3
+    for receipt in receipts:  # as if the commands had been typed by hand
+        receipt.unlink()
+    assert len(make_plan([campaign], tmp_path).done) == 3
+    longer = replace(campaign, judging=replace(JUDGING, problems=5))
+    jobs = make_plan([longer], tmp_path).jobs
+    assert len(jobs) == 3 and all("eval" in job.name for job in jobs)  # only what is new is decoded
+
+    place = found[1]
     adapter = place.folder / "adapter" / "adapter_model.safetensors"
-    other = places(campaign, tmp_path)[2].folder / "adapter" / "adapter_model.safetensors"
-    shutil.copy(other, adapter)
+    shutil.copy(found[2].folder / "adapter" / "adapter_model.safetensors", adapter)
     with pytest.raises(GoldimaskError, match="other weights"):
-        finished(campaign, place)
+        finished(place)
+
+
+def test_an_answer_of_other_rules_is_asked_for_again(campaign: Campaign, tmp_path: Path) -> None:
+    """A task of another version, or another protocol, is another question."""
+    (call,) = evaluations(campaign, cells(campaign)[0])
+    other = replace(call, judging=replace(JUDGING, protocol="lift"))
+    assert call.request != other.request
+    assert call.request == replace(call, judging=replace(JUDGING, batch_size=1)).request
+    before = call.request
+    task_of.cache_clear()
+    known = task_of("tiny-sort", "fixed")
+    newer = replace(known, version=f"{known.version}+1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("goldimask.campaign.judging.task_of", lambda name, protocol: newer)
+        assert call.request != before
 
 
 def test_the_key_follows_the_content(campaign: Campaign, tmp_path: Path) -> None:
     def folder(wanted: Campaign) -> str:
-        return places(wanted, tmp_path)[1].folder.name
+        return str(places([wanted], tmp_path)[1].folder).rpartition("/")[2]
 
     name = folder(campaign)
-    same = replace(campaign, output="elsewhere", seeds=(0, 1), cost_rounds=9)
+    same = replace(campaign, output="elsewhere", seeds=(0, 1), tables=("main",))
     assert folder(same) == name
     for change in (
         {"trainer": {**SMALL["trainer"], "learning_rate": 1e-4}},
@@ -103,9 +122,9 @@ def test_another_seed_of_the_demo_shows_its_own_results(
     tmp_path: Path, small_words: list[str]
 ) -> None:
     """Adapters were not part of the old fingerprint: seed 43 showed what seed 42 had decoded."""
-    first = demo(tmp_path, [*small_words, "seeds=[42]"])
-    second = demo(tmp_path, [*small_words, "seeds=[43]"])
-    runs = [places(load_campaign("demo", None, [*small_words, f"seeds=[{s}]"]), tmp_path)[1]
+    first = demo(tmp_path, [*small_words, "seeds=[42]"], executor=here)
+    second = demo(tmp_path, [*small_words, "seeds=[43]"], executor=here)
+    runs = [places([load_campaign("demo", None, [*small_words, f"seeds=[{s}]"])], tmp_path)[1]
             for s in (42, 43)]  # fmt: skip
     manifests = [read_manifest(place.evaluation) for place in runs]
     assert manifests[0] is not None and manifests[1] is not None
@@ -113,7 +132,7 @@ def test_another_seed_of_the_demo_shows_its_own_results(
     losses = [found["results"]["vanilla"]["heldout"] for found in (first, second)]
     assert losses[0] != losses[1]
     told: list[str] = []
-    again = demo(tmp_path, [*small_words, "seeds=[42]"], say=told.append)
+    again = demo(tmp_path, [*small_words, "seeds=[42]"], say=told.append, executor=here)
     assert again["results"] == first["results"] and "reusing 3 of 3" in told[0]
     assert Path(again["report"]).is_file()
     page = Path(again["page"]).read_text("utf-8")
@@ -134,26 +153,6 @@ def test_another_seed_of_the_demo_shows_its_own_results(
 def small_words(small_model: Path) -> list[str]:
     words = [f"change.{word}" for word in flat_words(SMALL)]
     return [*words, "judging.problems=2", "judging.taus=[0.05]", "judging.main_tau=0.05"]
-
-
-@pytest.mark.parametrize("name", ["lab", "demo"])
-def test_packaged_campaigns_validate(name: str) -> None:
-    import yaml
-
-    presets = yaml.safe_load(packaged_recipes()[name].read_text()).get("presets", {})
-    for preset in (None, *presets):
-        wanted = load_campaign(name, preset)
-        recipes = [cell_recipe(wanted, cell) for cell in cells(wanted)]
-        assert sum(r is not None for r in recipes) >= 2
-
-
-def test_presets_and_overrides() -> None:
-    assert load_campaign("lab", "smoke").seeds == (0,)
-    changed = load_campaign("lab", "smoke", ["change.trainer.max_steps=7"])
-    assert changed.change["trainer"]["max_steps"] == 7
-    assert changed.change["data"]["limit"] == 116
-    with pytest.raises(GoldimaskError, match="did you mean 'smoke'"):
-        load_campaign("lab", "smok")
 
 
 @pytest.mark.parametrize(

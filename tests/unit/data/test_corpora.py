@@ -10,8 +10,9 @@ import pytest
 
 from goldimask.config import DataSection, MixtureItem, parse_recipe
 from goldimask.data.corpora import CORPORA, FORMAT, mix, open_rows
-from goldimask.data.examples import load_examples, to_pair
+from goldimask.data.examples import load_examples
 from goldimask.data.rows import is_hub_id
+from goldimask.data.shapes import to_pair
 from goldimask.errors import GoldimaskError
 from goldimask.train.prepare import make_data
 from unit.data.test_examples import Letters

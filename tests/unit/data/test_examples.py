@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from goldimask.data.batches import Collator, EpochDataset, EpochSampler, make_batch, pad_share
-from goldimask.data.examples import data_hash, load_examples, split, to_pair
+from goldimask.data.examples import data_hash, load_examples, split
 from goldimask.data.rows import Row, read_rows
+from goldimask.data.shapes import to_pair
 from goldimask.errors import GoldimaskError
 from goldimask.types import Example
 
@@ -232,3 +233,24 @@ def test_collator_carries_the_epoch() -> None:
     example = Example([5, 6], 1, [False, True], 4)
     inputs = Collator(9, 1)([(example, 6)])
     assert inputs["epoch"] == 6 and inputs["example_id"].tolist() == [4]
+
+
+def test_a_conversation_is_not_split_between_training_and_validation(tmp_path: Path) -> None:
+    from goldimask.config import load_recipe
+    from goldimask.train.prepare import make_data
+
+    roles = ("user", "assistant")
+    rows = [
+        {"messages": [{"role": r, "content": f"{r[0]}{i}{k}"} for k in "xyz" for r in roles]}
+        for i in range(10)
+    ]
+    file = write(tmp_path / "talks.jsonl", rows)
+    words = ["data.turns=all", "data.validation=3", "data.max_length=64"]
+    recipe = load_recipe("tiny", [f"data.path={file}", *words])
+    data = make_data(recipe.data, Letters(), 0)
+    assert (len(data.train), len(data.validation)) == (21, 9)
+    assert data.report.several == 10 and "each is trained" in " ".join(data.report.lines())
+    whole = {"".join(chr(i) for i in e.ids if i > 1)[:4] for e in data.validation}
+    assert len(whole) == 3  # three whole conversations, by their beginning
+    train, held_out = split(list(data.train), 0.5, 0)  # without groups: examples
+    assert len(held_out) == 10 and len(train) == 11

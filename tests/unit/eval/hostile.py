@@ -156,6 +156,32 @@ CHEATS = {
     "closed descriptors": "import os\nos.closerange(0, 64)\ndef f(x): return x * x",
     "pipe over pipe": "import os\na, b = os.pipe()\nfor n in range(3, 12):\n    os.dup2(b, n)\n"
     "def f(x): return x * x",
+    "a module beside the tests": ("open('random.py', 'w').write('def randint(*a): return 0')\n"
+                                  "def f(x): return 0",
+                                  "import random\nassert f(random.randint(2, 2)) == 4"),
+    "fraction by zero": PIPE + "send(b't\\2\\0\\0\\0s\\5\\0\\0\\0valuer\\2\\0\\0\\0' + "
+    "b'i\\1\\0\\0\\0\\1i\\1\\0\\0\\0\\0')\ndef f(x): return x * x",
+    "fraction of three": PIPE + "send(b'r\\3\\0\\0\\0NNN')\ndef f(x): return x * x",
+    "fraction without end": "from fractions import Fraction\nclass A(Fraction):\n"
+    "    numerator = 3 ** 4000000\n    denominator = 7 ** 3000000\ndef f(x): return A()",
+    "decimal without end": ("from decimal import Decimal\ndef f(x): return Decimal('1e999999999')",
+                            "assert int(f(2)) == 4"),
+    "decimal that is none": PIPE + "send(b'q\\3\\0\\0\\0abc')\ndef f(x): return x * x",
+    "a million sets": PIPE + "n = 3000000\n"
+    "send(b'l' + struct.pack('<I', n) + b'e\\0\\0\\0\\0' * n)",
+    "an answer of no kind": PIPE + "send(b't\\1\\0\\0\\0s\\4\\0\\0\\0pass')\ndef f(x): return 0",
+    "a verdict as its error": "class E(Exception): pass\nE.__name__ = 'pass\\tx\\n1 1\\npass'\n"
+    "def f(x): raise E('\\n1 1\\npass\\t\\n')",
+    "an object that is not there": PIPE
+    + "send(b't\\2\\0\\0\\0s\\5\\0\\0\\0valueo\\xff\\xff\\0\\0')",
+    "asks that do not end": (value("def __iter__(s): return s\ndef __next__(s): return s"),
+                             "assert sorted(f(2)) == [4]"),
+    "length that lies": (value("def __len__(s): return 1\ndef __getitem__(s, i): return s"), LIST),
+    "length without end": (value("def __len__(s): return 2**62\ndef __iter__(s): return s\n"
+                                 "def __next__(s): return 0"), "assert list(f(2)) == [4]"),
+    "truth that is none": (value("def __bool__(s): return 1"), "assert f(2)"),
+    "own number": "n = 0\nclass I(type):\n    __instancecheck__ = lambda *a: True\n"
+    "class A(metaclass=I): pass\ndef f(x): return A",
     "syntax": "def f(:",
     "null byte": "x = '\0'",
     "deep source": "x = " + "(" * 5000 + ")" * 5000,
@@ -186,6 +212,16 @@ EXHAUSTING = {
     "def f(x): return x * x",
     "many nested folders": "import os, time\nfor i in range(3000): os.mkdir('a'); os.chdir('a')\n"
     "time.sleep(1)\ndef f(x): return x * x",
+    "all threads": "import threading, time\nthreading.stack_size(32768)\ntry:\n    while True: "
+    "threading.Thread(target=time.sleep, args=(99,), daemon=True).start()\n"
+    "except RuntimeError: time.sleep(99)",
+    "output cut back": "import os\nwhile True:\n    os.write(1, b'x' * 60000); os.ftruncate(1, 0)",
+    "all pipes": "import os, time\ntry:\n    while True: os.write(os.pipe()[1], b'x' * 60000)\n"
+    "except OSError: pass\ntime.sleep(9)",
+    "hidden descriptors": "import socket, array, os, time\na, b = socket.socketpair()\n"
+    "while True: a.sendmsg([b'x'], [(1, 1, array.array('i', [os.open('/usr', 0)]))])",
+    "deaf to the clock": "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\nwhile True: pass",
     "full folder": "i = 0\nwhile True:\n    i += 1\n    open(f'f{i}', 'wb').write(b'x' * 900000)",
 }
 ATTACKS = {
@@ -248,6 +284,25 @@ ATTACKS = {
     "fcntl.ioctl(os.open('b', 66), 0x40305828, struct.pack('hhqqiI16x', 0, 0, 0, 1 << 31, 0, 0))",
     "large file": "os.truncate(os.open('b', 66), 1 << 30)",
     "terminal": "import fcntl; fcntl.ioctl(0, 0x5412, b'x')",
+    "the machine's asynchronous requests": "assert call(206, 64, b'\\0' * 8) == 0",
+    "flushing the machine's disks": "assert call(162) == 0",
+    "its mode, by the newest call": "assert call(452, -100, b'{secret}', 0o777, 0) == 0",
+    "its times, through a handle": "os.utime(os.open('{secret}', os.O_PATH))",
+    "a handle by the newest call": "assert call(437, -100, b'{secret}', b'\\0' * 24, 24) >= 0",
+    "a tree of mounts": "assert call(428, -100, b'/', 1) >= 0",
+    "a new file system": "assert call(430, b'tmpfs', 0) >= 0",
+    "the harness's memory": "p = os.getppid()\n"
+    "for n in range(max(1, p - 50), p):\n"
+    "    try: ok = ok or bool(open(f'/proc/{{n}}/maps').read())\n    except OSError: pass\n"
+    "assert ok",
+    "a device": "os.open('/dev/ptmx', os.O_RDWR)",
+    "a kernel's file": "open('/proc/sys/kernel/core_pattern', 'w')",
+    "groups": "os.setgroups([0])",
+    "back to root": "os.setresuid(0, 0, 0)",
+    "a right of root": "assert call(126, b'\\x22\\5\\x08\\x20' + b'\\0' * 4, b'\\xff' * 24) == 0",
+    "the clock": "import time; time.clock_settime(0, 1.0)",
+    "the machine's name": "import socket; socket.sethostname('x')",
+    "a way out by root": "os.chroot('.')",
 }  # fmt: skip
 UNCOUNTED = {  # would be invisible to who counts the folder from outside
     "deleted and open": "d = os.open('g', 66); os.unlink('g'); os.write(d, b'x')",

@@ -55,12 +55,19 @@ def test_the_published_figure_stands_beside_the_measured_one():
     assert llada.differs[:3] == (
         "block: 512, here 32",
         "steps: 512, here 256",
-        "protocol: opencompass, here lift",
+        "protocol: internal toolkit, here lift",
     )
     assert "not stated: shots" in llada.differs and "end tokens are committed last" in llada.differs
     dllm = next(b for b in found if b.row.source == "dllm")
     assert "shots: 5, here 0" in dllm.differs
     assert beside("tiny", measured([True])) == []
+
+
+def test_a_hub_id_and_a_download_are_the_model_of_that_name():
+    assert find_row("Dream-org/Dream-v0-Instruct-7B", "gsm8k").model == "dream-7b-instruct"
+    found = beside("LLaDA-8B-Instruct", measured([True, False]))
+    assert found and found == beside("llada-8b-instruct", measured([True, False]))
+    assert beside("LLaDA-8B-Base", measured([True, False])) == []
 
 
 def test_one_length_is_not_the_best_of_three():
@@ -69,6 +76,16 @@ def test_one_length_is_not_the_best_of_three():
     assert found[0].differs == ("length: best of 128, 256, 512, here 128",)
     other = measured([True, False], protocol="fixed")
     assert beside("llada-8b-instruct", other)[0].differs == ("protocol: lift, here fixed",)
+
+
+def test_what_a_source_does_not_state_is_no_difference():
+    """LIFT's AIME figure has no temperature and no length: the task's own are no deviation."""
+    row = find_row("llada-8b-instruct", "aime24")
+    assert (row.length, row.temperature) == (None, None) and settings_of(row)["lengths"] == (512,)
+    sampled = Decoding(decoder="low-confidence", options={"block": 32, "temperature": 0.7})
+    some = outcomes([True], task="aime24", protocol="lift", decoding=sampled, length=512)
+    (found,) = beside("llada-8b-instruct", aggregate(some))
+    assert found.differs == ("not stated: length, temperature", "pass@16")
 
 
 def test_a_row_is_planned_with_its_very_settings(gsm8k):
@@ -127,6 +144,7 @@ def test_each_score_is_saved_with_everything_it_depends_on(gsm8k, tmp_path):
     assert (one["n"], one["accuracy"], one["calls"], one["complete"]) == (4, 1.0, 128, True)
     assert one["tokens_a_call"] == 40 / 128 and one["seconds"] > 0
     assert one["settings"]["cfg"] == 0.0 and one["settings"]["length"] == 64
+    assert one["settings"]["steps"] == 32 and "tau" not in one["settings"]  # half the length
     assert len(one["prompts"]) == len(one["rendered_prompts"]) == 16
     assert one["published"][0]["differs"][0].startswith("length: best of")
     evaluate(None, ["gsm8k"], lengths=(32,), data=gsm8k, out=out, model=model, answer=answer)

@@ -158,7 +158,10 @@ def test_ordinary_programs(box):
 
 
 def test_environment_is_empty_and_user_is_not_root(box):
-    source = "import os\nnames = set(os.environ) - {'PWD', 'LC_CTYPE'}\nuser = os.geteuid()"
+    source = (
+        "import os\nnames = {n for n in os.environ if n[-12:] != '_NUM_THREADS'} - {'PWD', "
+        "'LC_CTYPE'}\nuser = os.geteuid()"
+    )
     assert box.run(program(source, "assert names == set() and user != 0")).passed
 
 
@@ -197,17 +200,6 @@ def test_description_names_the_gaps():
     text = Sandbox(None, LIMITS, landlock=False, seccomp=False).describe()
     assert "NOT prevented" in text and "network" in text
     assert "NOT prevented" not in Sandbox("bwrap", LIMITS).describe()
-
-
-def test_a_kernel_without_landlock_gets_no_writes(box):
-    """The fallback filter: even the private folder cannot be written."""
-    if box.bubblewrap or not box.seccomp:
-        pytest.skip("for the mode without bubblewrap")
-    if os.geteuid() == 0:
-        pytest.skip("as root the sandbox may rely on Landlock to read its Python")
-    plain = Sandbox(None, LIMITS, landlock=False)
-    assert plain.run(program("open('mine', 'w')")).status == "fail"
-    assert plain.run(program("x = 1", "assert x == 1")).passed
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])

@@ -181,9 +181,12 @@ def test_evaluations_are_compared(tmp_path):
     assert ours["change"]["tiny-chain"] == pytest.approx((19 / 24) / (14 / 24) - 1)
     (pair,) = found["paired"]
     assert (pair["n"], pair["difference"]) == (24, pytest.approx(5 / 24))
-    words = ["report", runs[0], runs[2], "--format", "terminal"]
-    assert "not all at the same length: tiny-chain" in CliRunner().invoke(app, words).stdout
-    text = CliRunner().invoke(app, [*words, "--length", "64"]).stdout
+    words = ["report", runs[0], runs[2], "--format", "terminal", "--length"]
+    shown = CliRunner().invoke(app, [*words, "fixed"])
+    assert "not all at the same length: tiny-chain" in shown.stdout
+    refused = CliRunner().invoke(app, [*words, "best"])
+    assert "incomplete: b: tiny-chain" in str(refused.exception)
+    text = CliRunner().invoke(app, [*words, "64"]).stdout
     assert "McNemar" in text and "length 64" in text
 
 

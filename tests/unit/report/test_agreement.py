@@ -7,11 +7,12 @@ import yaml
 
 from goldimask.errors import GoldimaskError
 from goldimask.records import Decoding, Manifest, Trial, append_lines, write_manifest
-from goldimask.report.comparison import Choices, result_tables
+from goldimask.report.comparison import Choices
+from goldimask.report.result_tables import result_tables
 from goldimask.report.runs_page import write_files
 from goldimask.report.runs_report import make_report
 from goldimask.report.sources import read_sources
-from goldimask.tables import latex, terminal
+from goldimask.tables import Panel, latex, terminal
 from unit.outcomes import outcome, outcomes
 
 AIME = Decoding(decoder="low-confidence", options={"block": 32, "temperature": 0.7})
@@ -88,6 +89,21 @@ def test_incomplete_evaluations_are_listed_or_marked(make):
     assert "† not all answers are there" in table.note
 
 
+def test_the_best_length_is_chosen_from_the_same_lengths(make):
+    """Best of three against the only one would flatter the first."""
+    many = [o for n in (64, 128, 256) for o in outcomes([n == 256, False], length=n)]
+    words = [
+        make("a", "vanilla", many),
+        make("b", "goldimask-d", outcomes([True, False], length=64)),
+    ]
+    with pytest.raises(GoldimaskError, match=r"incomplete: b: tiny-sort, .*: length 128, 256"):
+        compared(*words, length="best")
+    (found,) = compared(*words, length="best", allow_incomplete=True)
+    assert [x.partial for x in found.results.lines] == [set(), {"tiny-sort", "average"}]
+    (found,) = compared(*words, length="64")  # of one length, nothing is missing
+    assert not found.results.lines[1].partial
+
+
 def test_runs_of_a_method_are_its_seeds_and_variants_are_told_apart(make):
     words = [
         make("v1", "vanilla", outcomes([True, False]), seed=1),
@@ -97,8 +113,12 @@ def test_runs_of_a_method_are_its_seeds_and_variants_are_told_apart(make):
     ]
     (found,) = compared(*words)
     assert [(x.method, x.cells["tiny-sort"].n) for x in found.results.lines] == [
-        *(("vanilla", 2), ("goldimask-d weigh.cap=5", 1), ("goldimask-d weigh.cap=10", 1)),
+        *(("vanilla", 2), ("goldimask-d-c5", 1), ("goldimask-d", 1)),
     ]
+    words[2:3] = [make("d7", "goldimask-d", outcomes([True, True]), weigh={"cap": 7})]
+    (other,) = compared(*words)
+    assert [x.method for x in other.results.lines[1:]] == ["goldimask-d weigh.cap=7", "goldimask-d"]
+
     (table,) = result_tables([found])
     assert "protocol fixed; n: tiny-sort 2" in table.note and "n: tiny-sort 2" in latex(table)
 
@@ -122,7 +142,13 @@ def test_backbones_are_panels_with_their_own_strongest_baseline(make, tmp_path):
     assert table.plain[0][0] == "panel" and table.plain[1][0] == "llada / s1k"
     report = make_report(*read_sources(words))
     names = [f.name for f in write_files(report, tmp_path / "files")]
-    assert len(names) == len(set(names)) and "paired-2.csv" in names
+    assert len(names) == len(set(names)) and {"paired.csv", "mcnemar.json"} <= set(names)
+    paired = next(t for t in report.tables if t.name == "paired")
+    heads = [row[0].title for row in paired.rows if isinstance(row[0], Panel)]
+    assert heads == ["llada / s1k", "dream / s1k", "all (llada / s1k, dream / s1k)"]
+    # D - Vanilla: 1/2 more on llada, 1 more on dream
+    rows = [row[1] for row in paired.rows if row[0] == "goldimask-d - vanilla"]
+    assert [str(x).split()[0] for x in rows] == ["+50.0", "+100.0", "+75.0"]
 
 
 def test_the_better_lift_is_one_row(make):
@@ -164,7 +190,9 @@ def test_aime_is_pass_at_16_in_every_table(make):
     assert "aime24 2 (pass@16)" in two.note and one.columns == ("method", "countdown")
     assert [line.cells["aime24"].mean for line in report.comparisons[1].results.lines] == [0.0, 0.5]
     (pair,) = report.comparisons[1].pairs
-    assert (pair.found.n, pair.found.difference, pair.found.p) == (2, 0.5, 1.0)
+    found = pair.found.tasks["aime24"]
+    assert (found.n, found.difference, found.p) == (2, 0.5, 1.0)
+    assert two.name == "aime" and one.name == "main"
     rows = next(t for t in report.tables if t.name == "evaluation").rows
     assert [(r[1], r[6]) for r in rows if r[1] == "aime24"] == [("aime24", 0.0), ("aime24", 50.0)]
     few = make("f", "cart", [*answers, *[o for o in aime([]) if o.seed < 4]])
@@ -182,10 +210,16 @@ def test_sweeps_of_two_decoders_have_files_of_their_own(make, tmp_path):
 
     words = [make("v", "vanilla", swept(1)), make("g", "goldimask-d", swept(2))]
     report = make_report(*read_sources(words))
-    assert [f.name for f in report.figures] == ["steps-factor", "steps-threshold"]
+    names = [f.name for f in report.figures if f.name.startswith("steps")]
+    assert names == ["steps-factor", "steps-threshold"]
     names = {t.name for t in report.tables}
-    assert {"steps-factor", "reductions-factor", "reductions-threshold", "aup-threshold"} <= names
-    steps = next(t for t in report.tables if t.name == "steps-threshold")
+    assert {
+        "thresholds-factor",
+        "reductions-factor",
+        "reductions-threshold",
+        "aup-threshold",
+    } <= names
+    steps = next(t for t in report.tables if t.name == "thresholds-threshold")
     assert steps.columns[-3:] == ("seconds", "tokens/call", "n") and steps.rows[0][6] == 0.1
     files = [f.name for f in write_files(report, tmp_path / "files")]
     assert len(files) == len(set(files))

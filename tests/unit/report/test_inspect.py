@@ -19,6 +19,7 @@ from goldimask.report.inspect import (
     PinnedKeys,
     chosen_methods,
     drawn_level,
+    first_telling,
     levels_around,
 )
 from goldimask.report.step_page import step_record
@@ -53,6 +54,24 @@ def test_the_drawn_level_is_the_one_training_draws():
     ).all()
 
 
+def test_without_a_number_the_example_shows_a_reveal():
+    made, keys = examples([(6, 1), (6, 1), (6, 50), (6, 60)]), Keys(3)
+    first = first_telling(made, method("goldimask-d"), keys)
+    assert first >= 2  # one token leaves K = 0
+    drawn = method("goldimask-d").noise(make_batch(made[first : first + 1], 0), keys)
+    assert int(drawn.candidates.sum()) > int(drawn.keep[0]) > 0
+    assert first_telling(made, method("vanilla"), keys) == 0  # nothing ever is revealed
+
+
+def test_an_empty_reveal_is_said_in_words():
+    batch = make_batch(examples([(6, 60)]), 0)
+    out, _, chosen = step("vanilla", batch, t=0.5)
+    record = step_record(out, batch, 0, Tokenizer(), chosen)
+    text = io.StringIO()
+    Console(file=text, width=120).print(step_view([record]))
+    assert "vanilla revealed nothing" in text.getvalue()
+
+
 def test_levels_begin_with_the_one_asked_for():
     found = levels_around(0.41)
     assert found[0] == 0.41 and 0.4 not in found and len(found) == len(LEVELS)
@@ -83,7 +102,7 @@ def test_the_terminal_shows_states_and_takes_no_markup():
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory):
     """A recipe on a random model of the tiny family."""
-    from goldimask.backbones import new_llada, save_backbone
+    from goldimask.backbones import FAMILIES, new_backbone, save_backbone
     from pretraining.tokenizer import build_tokenizer
 
     folder = tmp_path_factory.mktemp("inspect")
@@ -93,7 +112,7 @@ def recipe(tmp_path_factory):
     heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 512}
     config = {**ids, **sizes, **heads, "vocab_size": len(tokenizer)}
     config["eos_token_id"] = tokenizer.eos_token_id
-    save_backbone(new_llada(config, tokenizer, 0), folder / "model")
+    save_backbone(new_backbone(FAMILIES["llada"], config, tokenizer, 0), folder / "model")
     file = folder / "recipe.yaml"
     file.write_text(
         f"backbone: {{path: {folder / 'model'}}}\n"

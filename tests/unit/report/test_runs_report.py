@@ -79,21 +79,22 @@ def test_tables_hold_the_runs_own_numbers(runs):
     found = {row[0]: row for row in table(report, "evaluation").rows}
     assert found["vanilla"][4] == 50.0 and found["ours"][4] == 75.0
     assert found["ours"][-2:] == (11.5, 0.1) and found["ours"][7] == "accuracy"
-    paired = table(report, "paired").rows[0]
-    assert paired[:5] == ("goldimask-d", "tiny-sort", 64, 4, 25.0) and paired[6:8] == (0, 1)
+    tested = table(report, "mcnemar").rows[0]
+    assert tested[:6] == ("goldimask-d - vanilla", "tiny-sort", 64, 4, 1, 25.0)
+    assert tested[7:] == (0, 1, 1.0)
     cost = {row[0]: row for row in table(report, "cost").rows}
     assert cost["vanilla"][2] == pytest.approx(0.1) and cost["ours"][-1] == pytest.approx(0.7 / 0.6)
 
 
 def test_figures_hold_the_logged_values(runs):
     report = make_report(*read_sources(runs))
-    loss = next(f for f in report.training if f.name == "loss")
+    loss = next(f for f in report.figures if f.name == "loss")
     assert [(x.name, x.family) for x in loss.lines] == [
         ("vanilla", "vanilla"),
         ("ours", "goldimask-d"),
     ]
     assert loss.lines[1].points == ((10.0, 2.5), (20.0, 1.75), (30.0, 1.0))
-    assert [f.name for f in report.training] == ["loss", "eval_loss"] and not report.figures
+    assert [f.name for f in report.figures] == ["loss", "eval_loss", "paired"]
 
 
 def test_what_is_missing_is_said(tmp_path, runs):
@@ -134,7 +135,8 @@ def test_seeds_of_a_method_are_given_one_name(tmp_path):
     assert (ours.cells["tiny-sort"].mean, ours.cells["tiny-sort"].n) == (0.75, 2)
     assert ours.change == {"tiny-sort": pytest.approx(2.0)}
     (pair,) = found.pairs
-    assert (pair.found.n, pair.found.difference, pair.found.p) == (4, 0.5, None)
+    task = pair.found.tasks["tiny-sort"]
+    assert (task.n, task.difference, task.p, pair.found.seeds) == (4, 0.5, None, 2)
 
 
 def test_decodings_are_never_mixed(tmp_path):
@@ -146,11 +148,14 @@ def test_decodings_are_never_mixed(tmp_path):
             for i in range(4)
         ]
         write_run(tmp_path / name, preset, answers=[*answers, outcome(0, tau=None)])
-    report = make_report(*read_sources([str(tmp_path / "a"), str(tmp_path / "b")]))
-    ways = [c.decoding for c in report.comparisons]
-    assert ways == ["threshold tau=0.7", "threshold tau=0.9", "threshold"]
-    assert {"results-1", "results-2", "results-3", "paired-2"} <= {t.name for t in report.tables}
-    (figure,) = report.figures
+    given = read_sources([str(tmp_path / "a"), str(tmp_path / "b")])
+    report = make_report(*given)
+    ways = lambda report: [c.decoding for c in report.comparisons]  # noqa: E731
+    assert ways(report) == ["threshold"]  # the sweep has tables of its own
+    asked = make_report(*given, choices=Choices(tau=0.9))
+    assert ways(asked) == ["threshold", "threshold tau=0.9"]
+    assert {"main-1", "main-2", "paired-2"} <= {t.name for t in asked.tables}
+    figure = next(f for f in report.figures if f.name == "steps")
     assert figure.lines[1].points == ((round(15 * 0.7), 50.0), (round(15 * 0.9), 75.0))
     assert [x.dashed for x in figure.lines] == [True, False]
     assert table(report, "evaluation").columns[2] == "decoding"
@@ -193,10 +198,10 @@ def test_lengths_and_names_are_chosen(tmp_path):
 def test_every_figure_and_table_becomes_files(runs, tmp_path):
     report = make_report(*read_sources(runs))
     names = {f.name for f in write_files(report, tmp_path / "files")}
-    for figure in report.training:
+    for figure in report.figures:
         assert {f"{figure.name}.pdf", f"{figure.name}.png"} <= names
     for t in report.tables:
-        assert {f"{t.name}.csv", f"{t.name}.tex"} <= names
+        assert {f"{t.name}.{x}" for x in ("csv", "md", "tex", "json")} <= names
     rows = list(csv.reader((tmp_path / "files" / "evaluation.csv").open()))
     assert rows[1][0] == "vanilla" and float(rows[1][4]) == 50.0
     first = (tmp_path / "files" / "loss.pdf").read_bytes()
@@ -204,17 +209,33 @@ def test_every_figure_and_table_becomes_files(runs, tmp_path):
     assert (tmp_path / "again" / "loss.pdf").read_bytes() == first
 
 
-def test_the_page_links_and_shows_samples_as_text(runs, tmp_path):
+def test_the_page_links_and_shows_answers_as_text(runs, tmp_path):
     report = make_report(*read_sources(runs))
     files = write_files(report, tmp_path / "report_files")
-    page = write_html(report, tmp_path / "report.html", files).read_text("utf-8")
+    page = write_html([report], tmp_path / "report.html", files).read_text("utf-8")
     sections = {s["title"]: s for s in embedded(page)["sections"]}
-    links = [x["href"] for x in sections["Pages"]["data"]["links"]]
+    cells = sections["Cells"]["data"]["cells"]
+    links = [x["href"] for cell in cells for x in cell["pages"]]
     assert links == ["runs/vanilla/step.html", "runs/ours/step.html"]
-    shown = sections["Samples"]["data"]["samples"]
-    assert shown[4]["output"] == HOSTILE[0] and [s["correct"] for s in shown].count(True) == 5
-    results = sections["Accuracy (%), threshold tau=0.9, m"]["data"]["rows"]
-    assert results == [["vanilla", "50.0"], ["goldimask-d", "75.0"], ["vs. vanilla", "↑ 50.0%"]]
+    assert [(c["row"], c["average"], c["state"]) for c in cells] == [
+        *(("vanilla", 50.0, "evaluated"), ("goldimask-d", 75.0, "evaluated")),
+    ]
+    found = sections["Answers side by side"]
+    problems = found["data"]["problems"]
+    assert [p["item"] for p in problems] == ["p1", "p0", "p2", "p3"]  # they disagree on p1
+    assert problems[0]["rows"][1] == [1, True, "4", 11, HOSTILE[0]]
+    assert "4 of 4 problems with 8 of 8 answers" in found["note"]
+    lines = sections["Training"]["data"]
+    assert lines["lines"][0] == [0, "loss", 0, [2.0, 1.5, 1.25]]
+    assert lines["grids"][0] == [10.0, 20.0, 30.0]
+    shown = next(
+        t for t in sections["Tables"]["data"]["tables"] if t["title"].startswith("Accuracy")
+    )
+    assert shown["rows"] == [
+        ["vanilla", "50.0"],
+        ["goldimask-d", "75.0"],
+        ["vs. vanilla", "↑ 50.0%"],
+    ]
     assert page.count("<script") == 2
     assert "report_files/loss.png" in markdown(report, files, tmp_path / "report.html")
 
@@ -234,7 +255,7 @@ def test_the_verb(runs, tmp_path):
     assert r"\begin{document}" in tex and tex.count(r"\includegraphics") == len(result["figures"])
     assert "| vanilla |" in out.with_suffix(".md").read_text()
     text = CliRunner().invoke(app, words).stdout
-    assert "vs. vanilla" in text and "Paired against vanilla" in text
+    assert "vs. vanilla" in text and "goldimask-d - vanilla" in text
 
 
 def test_results_are_printed_in_every_format(runs, tmp_path, monkeypatch):
@@ -242,13 +263,20 @@ def test_results_are_printed_in_every_format(runs, tmp_path, monkeypatch):
     marks = {
         "latex": "\\toprule",
         "markdown": "| method |",
-        "csv": "decoding,length,panel,method,task",
+        "csv": "method,task,mean,sd,seeds,change,against",
+        "json": '"rows": [',
         "terminal": "p (",
     }
     for form, mark in marks.items():
         done = CliRunner().invoke(app, ["report", *runs, "--format", form])
         assert mark in done.stdout
     assert not (tmp_path / "report.html").exists()  # only the table was asked for
+    done = CliRunner().invoke(app, ["report", *runs, "--tables", "paired", "--format", "markdown"])
+    assert "| goldimask-d - vanilla | +25.0 [" in done.stdout and "| method |" not in done.stdout
+    done = CliRunner().invoke(app, ["report", *runs, "--tables", "main,code", "--format", "csv"])
+    assert "the folders hold nothing for code" in done.output
+    done = CliRunner().invoke(app, ["report", *runs, "--tables", "mian"])
+    assert isinstance(done.exception, GoldimaskError) and "main" in str(done.exception)
     done = CliRunner().invoke(app, ["report", *runs, "--format", "x"])
     assert isinstance(done.exception, GoldimaskError)
 
@@ -304,4 +332,4 @@ def test_bad_input_is_named(tmp_path, name, content, match):
 def test_an_unfinished_run_has_less_to_show(tmp_path):
     (tmp_path / "recipe.yaml").write_text("seed: 3\n")
     report = make_report(*read_sources([str(tmp_path)]))
-    assert [t.name for t in report.tables] == ["runs"] and not report.training
+    assert [t.name for t in report.tables] == ["runs"] and not report.figures

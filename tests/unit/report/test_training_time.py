@@ -52,11 +52,18 @@ def test_settings_are_kept_apart_and_averaged_as_in_the_paper(tmp_path: Path) ->
         folder(tmp_path, "e", "gift", 900.0, hardware=["1 x other"]),
         folder(tmp_path, "f", "gift", 1.0, hardware=["1 x other", "4 x NVIDIA B200"]),
         folder(tmp_path, "g", "gift", 1.0, seconds=None),
+        folder(tmp_path, "h", "cart", 101.0),
+        folder(tmp_path, "i", "gift", 110.0, seed=43),
     ]
     table = training_time(runs)
     cells = {(row[0], row[1]): row[5] for row in table.rows}
     assert cells[("a", "gift")] == 1.1 and cells[("b", "gift")] == 1.2
     assert cells[("c", "gift")] is None  # no Vanilla on that machine
     assert cells[("average", "gift")] == 1.15 and cells[("average", "vanilla")] == 1.0
+    assert ("a", "cart") in cells and ("average", "cart") not in cells  # in one of the two settings
+    assert {row[1]: row[2] for row in table.rows if row[0] == "average"} == {
+        "vanilla": 2,
+        "gift": 3,
+    }
     assert "Left out: f (moved between machines), g (no seconds)" in table.note
     assert training_time([]).rows == ()

@@ -35,6 +35,7 @@ def test_parts_are_checked_by_name(tmp_path: Path) -> None:
     assert done.exit_code != 0 and "block" in str(done.exception)
 
 
+@pytest.mark.real
 def test_every_part_on_a_cpu(tmp_path: Path) -> None:
     out = tmp_path / "selftest.json"
     done = CliRunner().invoke(app, ["selftest", "--device", "cpu", "--out", str(out)])

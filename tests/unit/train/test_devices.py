@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,25 @@ def test_any_accelerator_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert processes.own_device() == torch.device("xpu:1")
+
+
+def test_a_device_without_float64_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apple's: sums, draws and close decisions would fail there in the middle of a run."""
+    monkeypatch.setattr("torch.accelerator.is_available", lambda: True)
+    monkeypatch.setattr("torch.accelerator.current_accelerator", lambda: torch.device("mps"))
+    monkeypatch.setattr("torch.accelerator.device_count", lambda: 1)
+    assert processes.devices() == 0 and processes.own_device() == torch.device("cpu")
+    with pytest.raises(GoldimaskError, match="'mps' has no float64"):
+        load_backbone("tiny", device="mps")
+
+
+def test_ranks_wait_half_an_hour_for_one_that_prepares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NCCL's own patience is ten minutes, and the Trainer's setting comes too late."""
+    asked: dict = {}
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr("accelerate.PartialState", lambda **options: asked.update(options))
+    processes.start()
+    assert asked == {"cpu": True, "timeout": timedelta(minutes=30)}
 
 
 def test_a_small_update_survives_full_tuning() -> None:

@@ -102,7 +102,9 @@ def test_dream_is_trained_at_the_length_that_the_plan_names(tmp_path: Path) -> N
     from builders import write_dream
     from goldimask.train.run import train
 
-    assert estimate(load_recipe("dream7b"))["max_length"] == 4096
+    packaged = estimate(load_recipe("dream7b"))
+    assert packaged["max_length"] == 4096 and "was trained for 2,048" in packaged["warning"]
+    assert estimate(load_recipe("llada8b"))["warning"] is None
     rows = [{"prompt": f"count {i}", "response": "7 " * n} for i, n in enumerate((3000, 1500, 9))]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))

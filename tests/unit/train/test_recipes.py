@@ -61,6 +61,8 @@ DATA = {
     "split": None,
     "subset": None,
     "options": {},
+    "columns": {},
+    "turns": "last",
     "mixture": [],
     "mixture_size": None,
     "limit": None,
@@ -110,6 +112,15 @@ def test_only_what_the_paper_trained_is_called_the_papers() -> None:
     for name, file in packaged_recipes().items():
         says = "the paper's protocol" in file.read_text(encoding="utf-8")
         assert says == (name in BACKBONES), name
+
+
+def test_batches_are_grouped_by_length_only_where_that_saves_padding() -> None:
+    """One example at a time has none; each recipe that trains says which it does."""
+    for name in (*BACKBONES, "study1", "laptop", "tiny"):
+        assert "group_by_length" in packaged_recipes()[name].read_text(encoding="utf-8"), name
+        made = load_recipe(name)
+        alone = made.trainer.get("per_device_train_batch_size") == 1
+        assert made.data.group_by_length is not alone, name
 
 
 def test_every_recipe_validates() -> None:

@@ -21,22 +21,29 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 
 
 def limit(limits: dict[str, int]) -> bool:
-    """Resource limits, each for this process and those it could start."""
+    """Resource limits, each for this process and the one it starts."""
     cpu = max(1, int(limits["cpu"]))
-    for what, soft, hard in (
-        (resource.RLIMIT_CPU, cpu, cpu + 1),
-        (resource.RLIMIT_AS, limits["memory"], limits["memory"]),
-        (resource.RLIMIT_FSIZE, limits["file"], limits["file"]),
-        (resource.RLIMIT_NPROC, limits["processes"], limits["processes"]),
-        (resource.RLIMIT_NOFILE, 64, 64),
-        (resource.RLIMIT_CORE, 0, 0),
-    ):
-        most = resource.getrlimit(what)[1]
-        if most != resource.RLIM_INFINITY:
-            soft, hard = min(soft, most), min(hard, most)
-        resource.setrlimit(what, (soft, hard))
+    most(resource.RLIMIT_CPU, cpu, cpu + 1)
+    most(resource.RLIMIT_AS, limits["memory"])
+    most(resource.RLIMIT_FSIZE, limits["file"])
+    most(resource.RLIMIT_NOFILE, 64)
+    most(resource.RLIMIT_CORE, 0)
     libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody may look into this process
     return libc.prctl(38, 1, 0, 0, 0) == 0  # PR_SET_NO_NEW_PRIVS
+
+
+def most(what: int, soft: int, hard: int | None = None) -> None:
+    """Lower a limit for good, never above what is in force."""
+    hard = soft if hard is None else hard
+    now = resource.getrlimit(what)[1]
+    if now != resource.RLIM_INFINITY:
+        soft, hard = min(soft, now), min(hard, now)
+    resource.setrlimit(what, (soft, hard))
+
+
+def limit_threads(count: int) -> None:
+    """After the last fork: the kernel counts all tasks of the user, other programs' among them."""
+    most(resource.RLIMIT_NPROC, count)
 
 
 def die_with(parent: int) -> None:

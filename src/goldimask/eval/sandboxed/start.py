@@ -1,7 +1,8 @@
 """The first process in the sandbox: lock itself in, then split into the program and its judge.
 
 Order: the job (limits and program, on stdin), another user, resource limits, no new privileges,
-Landlock, the split, seccomp in each half. Only then does the judge read the tests.
+Landlock, the split, then the number of threads and seccomp in each half. Only then does the judge
+read the tests.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 import os
 
 from . import judge, lock, program, syscalls, wire
+
+# numpy would start a thread per core, which takes address space, and fails when it cannot
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def main() -> None:
@@ -26,9 +30,13 @@ def main() -> None:
     lock.die_with(0)
 
     def sift() -> bool:
+        lock.limit_threads(job["limits"]["processes"])
         wanted = locked and job["seccomp"]
         return bool(wanted and syscalls.seccomp(bool(walls or job["contained"]), job["sized"]))
 
+    os.environ |= dict.fromkeys(ONE_THREAD, "1")
+    if "typing" in job["prelude"]:  # slow, and both halves run the prelude
+        __import__("typing")
     questions, answers = os.pipe(), os.pipe()
     parent = os.getpid()
     child = os.fork()

@@ -38,6 +38,8 @@ NEVER = {
     "inotify_init": (253, None), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
     "name_to_handle_at": (303, 264), "acct": (163, 89), "quotactl": (179, 60),
     "syslog": (103, 116), "personality": (135, 92), "modify_ldt": (154, None),
+    "io_setup": (206, 0), "sync": (162, 81), "syncfs": (306, 267), "open_tree": (428, 428),
+    "fsopen": (430, 430), "statmount": (457, 457), "listmount": (458, 458),
 }  # fmt: skip
 ATTRIBUTES = {
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),

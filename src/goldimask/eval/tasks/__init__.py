@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
-from goldimask.eval.tasks.base import TASKS, Item, Task, Verdict
+from goldimask.eval.tasks.base import TASKS, Item, Protocol, Task, Verdict
 
 __all__ = [
     "TASKS",
@@ -61,7 +61,7 @@ def accepted(task: str | Task, options: Mapping[str, object]) -> dict[str, objec
     """Those of the options that the task's factory takes (only code tasks run programs, ...)."""
     if isinstance(task, Task):
         return {}
-    known = inspect.signature(TASKS.get(task, "tasks")).parameters
+    known = inspect.signature(factory(task)).parameters
     return {k: v for k, v in options.items() if k in known}
 
 
@@ -71,4 +71,16 @@ def get_task(task: str | Task, **options: object) -> Task:
         return task
     from goldimask.settings import make
 
-    return make(TASKS.get(task, "tasks"), options, f"task {task}")
+    return make(factory(task), options, f"task {task}")
+
+
+def factory(task: str) -> Callable[..., Task]:
+    """What makes a task: that of its name, or of a file of questions (`file:test.jsonl`)."""
+    if not task.startswith("file:"):
+        return TASKS.get(task, "tasks")
+    from goldimask.eval.tasks.own import own_task
+
+    def own(protocol: Protocol = "fixed", judge: str | None = None) -> Task:
+        return own_task(task, protocol, judge)
+
+    return own

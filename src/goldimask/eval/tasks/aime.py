@@ -1,6 +1,6 @@
 """AIME 2024 and 2025: 30 problems each, answers are integers from 0 to 999.
 
-Published as pass@16: 16 samples at temperature 0.7 and length 512, one recorded seed per sample.
+Published as pass@16. Here: 16 samples at temperature 0.7 and length 512, a recorded seed each.
 Neither temperature nor length is in the released code; both are printed with the score
 (D21, docs/decisions.md).
 """

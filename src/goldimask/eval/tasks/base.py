@@ -26,15 +26,16 @@ if TYPE_CHECKING:
     from goldimask.eval.sandbox import Program
 
 Protocol = Literal["fixed", "lift"]
+Prompt = str | list[dict[str, str]]  # a user turn, or messages
 PUBLISHED = Decoding(decoder="low-confidence", options={"block": 32})  # two tokens a step
 
 
 @dataclass(frozen=True)
 class Item:
-    """One problem of a test set. `prompt` is the whole user turn."""
+    """One problem of a test set. `prompt` is the user turn, or all turns before the answer."""
 
     id: str
-    prompt: str
+    prompt: Prompt
     gold: Any
     meta: Mapping[str, Any] = field(default_factory=dict)
 
@@ -73,11 +74,12 @@ class Task:
     credits: Callable[[Item], float] | None = None  # partial credits an item holds (Sudoku's cells)
     program: Callable[[Item, str], Program | str] | None = None  # what is run; or why nothing is
     row: Callable[[Mapping[str, Any], int], Item] | None = None  # a row of the test set -> Item
+    at_hand: bool = False  # its problems come with it: there is no test set to look for
     # stored generations of another harness: (row as read, position) -> Item, None if not its kind
     stored: Callable[[Mapping[str, Any], int], Item | None] | None = None
 
-    def prompt(self, item: Item) -> str:
-        """The user turn."""
+    def prompt(self, item: Item) -> Prompt:
+        """What is asked."""
         return item.prompt
 
     def check(self, item: Item, extracted: str | None) -> Verdict:

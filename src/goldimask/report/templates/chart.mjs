@@ -60,7 +60,7 @@ const axes = (f, { x, y }) => [
 
 /**
  * @param {string} text
- * @param {'middle' | 'end'} anchor
+ * @param {'start' | 'middle' | 'end'} anchor
  * @param {Record<string, number | string>} place
  */
 const label = (text, anchor, place) => svg('text', { ...place, 'text-anchor': anchor, text });
@@ -84,7 +84,8 @@ const drawnLayer = (f, { line, band, bars, points, vertical, horizontal, note, .
   if (horizontal !== undefined) {
     out.push(svg('path', { class: 'rule', d: horizontalPath(f, horizontal) }));
     const y = f.Y(horizontal);
-    if (note) out.push(label(note, 'end', { x: f.right, y: y + (y < 40 ? 13 : -4) }));
+    const place = { class: 'halo', x: f.left + 3, y: y + (f.bottom - y > 16 ? 13 : -4) };
+    if (note) out.push(label(note, 'start', place));
   }
   return out;
 };

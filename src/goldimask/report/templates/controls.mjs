@@ -87,6 +87,27 @@ export const list = (label, names, onchange) => {
   return pick;
 };
 
+/**
+ * A box that scrolls, with a line that says so while it holds more than it shows: above a wide
+ * box, below a tall one.
+ * @param {HTMLElement} box
+ */
+export const scrolling = (box) => {
+  const hint = el('div', { class: 'more noprint', 'aria-hidden': 'true', hidden: true });
+  const look = () => {
+    const [wide, tall] = [box.scrollWidth - box.clientWidth, box.scrollHeight - box.clientHeight];
+    hint.hidden = wide <= 1 && tall <= 1;
+    hint.classList.toggle('above', wide > 1);
+    const aside = wide - box.scrollLeft > 1 && 'more to the right: scroll →';
+    const below = tall - box.scrollTop > 1 && 'more below: scroll ↓';
+    hint.textContent = aside || below || '\u00a0';
+  };
+  box.addEventListener('scroll', look, { passive: true });
+  const watch = new ResizeObserver(look);
+  for (const node of [box, ...box.children]) watch.observe(node);
+  return el('div', { class: 'scrolling' }, box, hint);
+};
+
 /** The button that changes between the light and the dark theme. */
 export const themeButton = () => {
   const root = document.documentElement;

@@ -5,14 +5,18 @@ import { high, low, series } from './scale.mjs';
 
 /** @import { CurveChart, Dot, Figure } from './types' */
 
+const SPOKEN = 12; // lines that the label of a chart tells one by one
+
 /**
- * A run keeps its style in every chart, also where another one is missing.
+ * A run keeps its style in every chart, also where another one is missing; `names` in their order
+ * fix the styles where not all of them are drawn.
  * @param {CurveChart[]} charts
+ * @param {string[]} [names]
  * @returns {Figure[]}
  */
-export const curveFigures = (charts) => {
-  const names = [...new Set(charts.flatMap((chart) => chart.lines.map((line) => line.name)))];
-  return charts.map((chart) => curveFigure(chart, names));
+export const curveFigures = (charts, names) => {
+  const drawn = new Set(charts.flatMap((chart) => chart.lines.map((line) => line.name)));
+  return charts.map((chart) => curveFigure(chart, names ?? [...drawn]));
 };
 
 /**
@@ -37,6 +41,7 @@ const curveFigure = (chart, names) => {
       height: 190,
       label: `${name} by ${x}: ${lines
         .filter((l) => l.points.length)
+        .slice(0, SPOKEN)
         .map(fromTo)
         .join('; ')}`,
       x: { min: low(xs), max: high(xs), label: x },
@@ -47,7 +52,10 @@ const curveFigure = (chart, names) => {
         points: chart.markers || line.points.length === 1 ? dots(line) : [],
       })),
     },
-    legend: drawn.map((line) => ({ name: line.name, class: series(line.style) })),
+    legend: [...new Map(drawn.map((line) => [line.name, line.style]))].map(([title, style]) => ({
+      name: title,
+      class: series(style),
+    })),
   };
 };
 

@@ -1,9 +1,8 @@
-// Paragraphs, links to neighbouring files, samples of answers.
+// Paragraphs and links to neighbouring files.
 
-import { el, verdict } from './dom.mjs';
+import { el } from './dom.mjs';
 
-/** @import { Sample } from './types' */
-
+const MANY = 24; // links that are shown unfolded
 const NEIGHBOUR = /^(\.\.\/)*[\w%][\w%./-]*\.(html|pdf|png|csv|tex|md|json)$/;
 
 /**
@@ -20,16 +19,7 @@ export const drawProse = (box, data) =>
 export const drawLinks = (box, data) => {
   const links = data.links.filter((link) => isNeighbour(link.href));
   const items = links.map(({ href, text }) => el('li', {}, el('a', { href, text })));
-  box.append(el('ul', {}, items));
-};
-
-/** @param {HTMLElement} box @param {{ samples: Sample[] }} data */
-export const drawSamples = (box, data) => {
-  for (const { run, task, id, correct, extracted, steps, output } of data.samples) {
-    const text = ` ${run} · ${task} · ${id} · answer ${extracted ?? 'none'} · ${steps} steps`;
-    const summary = el('summary', {}, verdict(correct), text);
-    box.append(
-      el('details', { class: 'panel' }, summary, el('pre', { dir: 'auto', text: output })),
-    );
-  }
+  const listed = el('ul', {}, items);
+  const many = items.length > MANY && el('summary', { text: `${items.length} files` });
+  box.append(many ? el('details', {}, many, listed) : listed);
 };

@@ -2,13 +2,22 @@
 // per step.
 
 import { drawnFigure } from './chart.mjs';
-import { list, slider } from './controls.mjs';
+import { list, scrolling, slider } from './controls.mjs';
 import { button, clear, el, verdict, word } from './dom.mjs';
-import { decodeFacts, lastStep, playFrom, replayFigures, replayState } from './replay_model.mjs';
+import {
+  decodeFacts,
+  lastStep,
+  playFrom,
+  replayFigures,
+  replayState,
+  sharedAxes,
+} from './replay_model.mjs';
 
 /** @import { Decode, DecodeGroup, DecodesData, TokenTable, Verdict } from './types' */
+/** @import { Axes } from './replay_model.mjs' */
 
 const TICK = 350; // milliseconds that Play stays at a step
+const TALL = 700; // tokens from which on a canvas scrolls
 
 /** @param {HTMLElement} box @param {DecodesData} data */
 export const drawDecodes = (box, { groups }) => {
@@ -24,7 +33,8 @@ export const drawDecodes = (box, { groups }) => {
 
 /** @param {DecodeGroup} group */
 const replay = ({ prompt, models }) => {
-  const panes = models.map(pane);
+  const axes = sharedAxes(models);
+  const panes = models.map((model) => pane(model, axes));
   const last = lastStep(models);
   let timer = 0;
   /** @param {number} k */
@@ -62,6 +72,7 @@ const replay = ({ prompt, models }) => {
   return [
     promptPanel(prompt),
     el('div', { class: 'row noprint' }, play, steps.box),
+    legend(models),
     el(
       'div',
       { class: 'models' },
@@ -75,18 +86,53 @@ const promptPanel = ({ vocab, index }) => {
   const tokens = index.map((v) =>
     el('span', { class: `tok prompt${vocab[v].special ? ' special' : ''}` }, word(vocab[v].runs)),
   );
-  const canvas = el('div', { class: 'canvas' }, tokens);
-  return el('div', { class: 'panel' }, el('h3', { text: 'Prompt' }), canvas);
+  const canvas = canvasOf(tokens.length, {});
+  canvas.append(...tokens);
+  return el('div', { class: 'panel' }, el('h3', { text: 'Prompt' }), scrolling(canvas));
+};
+
+/**
+ * Whole where that is possible.
+ * @param {number} length
+ * @param {Record<string, string>} attrs
+ */
+const canvasOf = (length, attrs) =>
+  el('div', { class: length > TALL ? 'canvas tall' : 'canvas', ...attrs });
+
+/** What the edges and fillings of tokens mean. @param {Decode[]} models */
+const legend = (models) => {
+  const taus = [...new Set(models.flatMap(({ tau }) => tau ?? []))];
+  const tau = taus.length === 1 ? `τ = ${taus[0]}` : 'its τ';
+  /** @type {[string, string, string][]} */
+  const entries = [
+    ['open', 'masked', 'still masked'],
+    ['new', 'token', 'written in this step'],
+  ];
+  if (taus.length) {
+    entries.push(['sure', 'token', `confidence at least ${tau} when written`]);
+    entries.push(['low', 'token', `below ${tau}: the most confident of its step, written anyway`]);
+  }
+  entries.push(['end', '·', 'another token of the same kind, such as end of text']);
+  const keys = entries.map(([kind, text, meaning]) =>
+    el(
+      'span',
+      { class: 'key' },
+      el('span', { class: `cell ${kind}` }, el('span', { class: 'word', text })),
+      meaning,
+    ),
+  );
+  return el('div', { class: 'row', 'data-legend': 'tokens' }, keys);
 };
 
 /**
  * One model: its facts, its response and its charts; `show` moves it to a step.
  * @param {Decode} model
+ * @param {Axes} axes
  */
-const pane = (model) => {
+const pane = (model, axes) => {
   const cells = model.canvas.index.map((_, i) => cell(model, i));
   const label = `Response of ${model.label}`;
-  const canvas = el('div', { class: 'canvas', role: 'group', 'aria-label': label });
+  const canvas = canvasOf(cells.length, { role: 'group', 'aria-label': label });
   canvas.append(...cells.flatMap((node, i) => [...blockMark(model, i), node]));
   const place = el('p', { class: 'soft', 'aria-live': 'off' });
   const charts = el('div', { class: 'grid' });
@@ -99,7 +145,7 @@ const pane = (model) => {
     !model.complete &&
       el('div', { class: 'bad', text: 'stopped before every position was filled' }),
     place,
-    canvas,
+    scrolling(canvas),
     charts,
   );
   /** @param {number} k */
@@ -112,7 +158,7 @@ const pane = (model) => {
     place.textContent = state.text;
     clear(
       charts,
-      replayFigures(model, k).map((figure) => drawnFigure(figure).box),
+      replayFigures(model, k, axes).map((figure) => drawnFigure(figure).box),
     );
   };
   return { box, show };

@@ -73,29 +73,47 @@ export const replayState = (model, k) => {
   return { cells, text: `${place}: ${done} of ${cells.length} tokens, ${fresh} new${block}` };
 };
 
+/** @typedef {ReturnType<typeof sharedAxes>} Axes */
+
+/**
+ * The same axes for all models of a prompt, so that their charts compare.
+ * @param {Decode[]} models
+ */
+export const sharedAxes = (models) => {
+  const trace = models.flatMap((model) => model.trace);
+  const least = trace.flatMap(({ confidence }) => confidence);
+  const taus = models.flatMap(({ tau }) => tau ?? []);
+  return {
+    steps: lastStep(models) + 0.5,
+    tokens: Math.max(1, ...trace.map(({ positions }) => positions.length)),
+    least: Math.max(0, Math.min(0.9, ...taus, ...least) - 0.05),
+  };
+};
+
 /**
  * Tokens and confidence, step by step, with a rule at `k`.
  * @param {Decode} model
  * @param {number} k
+ * @param {Axes} axes
  * @returns {Figure[]}
  */
-export const replayFigures = ({ trace, tau, steps, length }, k) => {
-  const x = { min: 0, max: Math.max(1, steps), label: 'step' };
+export const replayFigures = ({ trace, tau, steps, length }, k, axes) => {
+  const x = { min: 0, max: axes.steps, label: 'step' };
   const counts = trace.map(({ positions }) => positions.length);
   const points = trace.flatMap(({ step, confidence }) =>
     confidence.map((y) => ({ x: step, y, r: 2.4, class: step === k ? 'target' : 'revealed' })),
   );
-  const least = Math.min(0.9, ...points.map((point) => point.y));
   /** @type {Layer[]} */
   const threshold = tau === null ? [] : [{ horizontal: tau, note: `τ = ${tau}` }];
   return [
     {
       title: 'Tokens a step',
+      note: 'dashed: this step',
       chart: {
         label: `${length} tokens in ${steps} steps`,
         height: 150,
         x,
-        y: { min: 0, max: Math.max(1, ...counts), label: 'tokens' },
+        y: { min: 0, max: axes.tokens, label: 'tokens' },
         layers: [
           { bars: trace.map(({ step }, j) => [step, counts[j]]), class: 'revealed' },
           { vertical: k },
@@ -104,11 +122,12 @@ export const replayFigures = ({ trace, tau, steps, length }, k) => {
     },
     {
       title: 'Confidence when written',
+      note: 'orange: this step',
       chart: {
         label: 'confidence of each token at the step that wrote it',
         height: 150,
         x,
-        y: { min: Math.max(0, least - 0.05), max: 1.04, label: 'confidence' },
+        y: { min: axes.least, max: 1.04, label: 'confidence' },
         layers: [{ points }, { vertical: k }, ...threshold],
       },
     },

@@ -96,7 +96,7 @@ export const barBox = (f, [x, y]) => {
 };
 
 /**
- * Line styles differ in colour and in dash, so that neither is needed alone.
+ * Eighteen line styles; neighbours differ in colour and in dash.
  * @param {number} i
  */
-export const series = (i) => `s${i % 6} ${['', 'dash', 'dot'][Math.floor(i / 2) % 3]}`;
+export const series = (i) => `s${i % 6} ${['', 'dash', 'dot'][(i + Math.floor(i / 6)) % 3]}`;

@@ -1,5 +1,6 @@
 // The token strip: one box per token, coloured by state; a list box for keyboard and screen reader.
 
+import { scrolling } from './controls.mjs';
 import { el, word } from './dom.mjs';
 import { tinyMass } from './format.mjs';
 import { tokenLabel } from './step_model.mjs';
@@ -23,7 +24,8 @@ const JUMPS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 10, ArrowUp: -10 };
 export const tokenStrip = (group, onlook) => {
   const { prompt, index } = group.tokens;
   const boxes = index.map((_, i) => tokenBox(group, i));
-  const strip = el('div', { class: 'strip', role: 'listbox', 'aria-label': LABEL });
+  const shape = boxes.length > LONG ? 'strip tall' : 'strip';
+  const strip = el('div', { class: shape, role: 'listbox', 'aria-label': LABEL });
   strip.append(...lines(group, boxes));
   /** @type {StepView | null} */
   let view = null;
@@ -108,7 +110,7 @@ export const tokenStrip = (group, onlook) => {
   };
 
   if (boxes.length) activate(active);
-  return { box: strip, show };
+  return { box: scrolling(strip), show };
 };
 
 /**

@@ -1,4 +1,4 @@
-// The data that Python puts on a page (step_page.py, decode_page.py, demo_page.py, run_report.py),
+// The data that Python puts on a page (step_page.py, decode_page.py, demo_page.py, cells.py),
 // and what the pure modules hand to those that draw.
 
 export interface Page {
@@ -182,14 +182,59 @@ export interface TableData {
   left?: number;
 }
 
-export interface Sample {
-  run: string;
+export interface TablesData {
+  tables: (TableData & { title: string; note: string; open: boolean })[];
+}
+
+// ---- the runs of a report or a campaign
+
+export interface CellsData {
+  tasks: string[];
+  cells: CampaignCell[];
+}
+
+export interface CampaignCell {
+  row: string;
+  label: string;
+  backbone: string;
+  corpus: string;
+  seed: number | null;
+  state: string;
+  error: string;
+  progress: string;
+  scores: (number | null)[];
+  average: number | null;
+  calls: number | null;
+  loss: number | null;
+  hours: number | null;
+  pages: { href: string; text: string }[];
+}
+
+/** Lines are [cell, measure, place in `grids`, values]. */
+export interface OverlayData {
+  measures: Record<string, string>;
+  grids: number[][];
+  lines: [cell: number, measure: string, grid: number, values: number[]][];
+}
+
+export type AnswerLine = [
+  cell: number,
+  correct: boolean,
+  extracted: string | null,
+  steps: number,
+  text: string,
+];
+
+export interface Problem {
+  panel: string;
   task: string;
-  id: string;
-  correct: boolean;
-  extracted: string | null;
-  steps: number;
-  output: string;
+  item: string;
+  rows: AnswerLine[];
+}
+
+export interface AnswersData {
+  problems: Problem[];
+  start: string[];
 }
 
 // ---- charts, before they are drawn

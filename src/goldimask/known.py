@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from goldimask.errors import GoldimaskError
+from goldimask.errors import GoldimaskError, short
 
 SETTINGS = ("layout", "shift", "mask_id")  # keys of a recipe's `backbone` section
 LLADA_8B = {
@@ -153,24 +153,26 @@ def settle(
     row = published(source, folder, fields)
     sign = sign_of(fields)
     refuse_blocks(fields, path, row.hub if row else f"{source} {folder.name}")
-    layout = asked.get("layout") or (row.layout if row else sign.layout if sign else None)
+    layout = first(asked.get("layout"), fields.get("layout"), *(x.layout for x in (row, sign) if x))
     if layout not in LAYOUTS:
-        kind = f"backbone.layout '{layout}'" if layout else f"model_type '{kind_of(fields)}'"
+        kind = f"model_type '{short(kind_of(fields))}'"
+        kind = f"backbone.layout '{short(layout)}'" if layout else kind
         raise GoldimaskError(
             f"{path}: {kind} is not supported (valid: {', '.join(LAYOUTS if layout else SIGNS)}); "
             f"for one of these under another name give backbone.layout, shift and mask_id"
         )
     found = [x for x in (row, sign) if x is not None and x.layout == layout]
     shift = first(asked.get("shift"), fields.get("logit_shift"), *(x.shift for x in found))
-    if shift is None:
+    if not isinstance(shift, bool):
+        why = f"model_type '{short(kind_of(fields))}' does not say which token a row predicts"
+        why = why if shift is None else f"logit_shift: {short(shift)} is not true or false"
         raise GoldimaskError(
-            f"{path}: model_type '{kind_of(fields)}' does not say which token a row predicts; give "
-            "backbone.shift (true: row i predicts token i + 1, false: token i) in the recipe, or "
-            "write logit_shift into this file"
+            f"{path}: {why}; give backbone.shift (true: row i predicts token i + 1, false: token "
+            "i) in the recipe, or write logit_shift into this file"
         )
     mask = first(asked.get("mask_id"), fields.get("mask_token_id"), *(x.mask_id for x in found))
     usable = first(fields.get("usable_length"), row.usable_length if row else None)
-    return Settings(layout, bool(shift), mask, usable)
+    return Settings(layout, shift, mask, usable)
 
 
 def published(source: str, folder: Path, fields: Mapping[str, Any]) -> Published | None:
@@ -205,8 +207,8 @@ def refuse_blocks(fields: Mapping[str, Any], path: Path, name: str) -> None:
     for key in ("block_size", "bd_size"):
         if fields.get(key):
             raise GoldimaskError(
-                f"{path}: {key}={fields[key]!r}: attention between blocks is causal in this model; "
-                "only full attention is supported"
+                f"{path}: {key}={short(fields[key])}: attention between blocks is causal in this "
+                "model; only full attention is supported"
             )
     if "bd3lm" in name.lower():
         raise GoldimaskError(

@@ -1,0 +1,199 @@
+"""What the paper's tables do not show: averages by threshold, equal steps, supervised tokens.
+
+decoding      accuracy and calls at every threshold, averages over tasks; the run's own held-out
+              loss after its last step; effective share of the targets; targets kept over K
+frontier      fewer steps at one threshold can mean a better model or only a more confident one:
+              accuracy against Vanilla's at the same number of steps (`bootstrap.frontier`)
+supervision   shares of the classes of tokens, from `facts.classes` of the runs' manifests
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from goldimask.bootstrap import Scored, frontier, problems_of, scored
+from goldimask.eval.tasks import own_length
+from goldimask.records import Outcome
+from goldimask.report.comparison import panels_of
+from goldimask.report.pairs import interval, with_panels
+from goldimask.report.sources import Source
+from goldimask.report.threshold_tables import by_row, suffix
+from goldimask.stats import spread
+from goldimask.tables import Cell, Table
+from goldimask.thresholds import Point, threshold
+
+Members = Mapping[str, list[Source]]  # panel -> runs
+
+
+def decoding_tables(sources: Sequence[Source], found: dict[str, list[Point]]) -> list[Table]:
+    """One per decoder that has a threshold."""
+    panels = panels_of([s for s in sources if s.outcomes])
+    out = []
+    for decoder, some in found.items():
+        taus = sorted({p.tau for p in some})
+        columns = ("method", *(x for t in taus for x in (f"acc. {t:g}", f"steps {t:g}")))
+        columns += ("held-out loss", "n_eff/n", "kept/K")
+        parts = {
+            panel: [
+                (run, [p for p in some if (p.panel, p.run) == (panel, run)], members)
+                for run in dict.fromkeys(p.run for p in some if p.panel == panel)
+            ]
+            for panel, members in panels.items()
+        }
+        parts = {panel: rows for panel, rows in parts.items() if rows}
+
+        def line(
+            row: tuple[str, list[Point], list[Source]], taus: Sequence[float] = tuple(taus)
+        ) -> tuple[Cell, ...]:
+            run, mine, members = row
+            cells: list[Cell] = [run]
+            for tau in taus:
+                here = [p for p in mine if p.tau == tau]
+                cells.append(f"{100 * mean([p.accuracy for p in here]):.1f}" if here else None)
+                cells.append(f"{mean([p.steps for p in here]):.2f}" if here else None)
+            runs = [s for s in members if s.name == run]
+            cells.append(plus_minus(held_out(runs, members), 4))
+            cells += [plus_minus(logged(runs, k)) for k in ("n_eff_ratio", "kept_ratio")]
+            return tuple(cells)
+
+        n = ", ".join(f"{t} {max(p.n for p in some if p.task == t):,}" for t in tasks_of(some))
+        note = (
+            "Accuracy (%) and calls of the model by threshold, averages over tasks, on problems "
+            f"judged at every threshold (n over seeds: {n}); denoising loss of the held-out "
+            "examples after the last step (± SD over seeds); effective share of the targets; "
+            "targets kept over K."
+        )
+        title = f"Decoding and held-out loss, {decoder}"
+        rows = with_panels(parts, line, len(columns))
+        out.append(Table(f"decoding{suffix(found, decoder)}", title, columns, rows, note=note))
+    return out
+
+
+def tasks_of(some: Sequence[Point]) -> list[str]:
+    return list(dict.fromkeys(p.task for p in some))
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def held_out(runs: Sequence[Source], members: Sequence[Source]) -> list[float]:
+    """The held-out loss per run; of the untuned backbone, what the trainings began with."""
+    trained = [s for s in runs if s.run]
+    if trained:
+        return [x for s in trained if (x := s.facts.get("eval_loss_last")) is not None]
+    first = [x for s in members if (x := s.facts.get("eval_loss_first")) is not None]
+    return first[:1]
+
+
+def logged(runs: Sequence[Source], key: str) -> list[float]:
+    """The mean of a logged quantity over each run."""
+    found = [[float(m.values[key]) for m in s.metrics if key in m.values] for s in runs]
+    return [mean(values) for values in found if values]
+
+
+def plus_minus(values: Sequence[float], digits: int = 2) -> str | None:
+    if not values:
+        return None
+    found = spread(values)
+    text = f"{found.mean:.{digits}f}"
+    return text if found.sd is None or digits < 3 else f"{text} ± {found.sd:.{digits}f}"
+
+
+def frontier_tables(sources: Sequence[Source], found: dict[str, list[Point]]) -> list[Table]:
+    """One per decoder with several thresholds, of panels that have Vanilla."""
+    panels = panels_of([s for s in sources if s.outcomes])
+    out = []
+    for decoder, some in found.items():
+        taus = sorted({p.tau for p in some})
+        parts: dict[str, list[tuple[Cell, ...]]] = {}
+        for panel, members in panels.items():
+            names = dict.fromkeys(p.run for p in some if p.panel == panel)
+            rival = next((s.name for s in members if s.row == "vanilla" and s.name in names), None)
+            rows = by_row(members)
+            for name in names if rival else ():
+                if name != rival:
+                    cells = at_equal_steps(rows[rival or ""], rows[name], decoder, taus)
+                    parts.setdefault(panel, []).append((name, *cells))
+        if parts and len(taus) > 1:
+            columns = ("method", *(f"at {tau:g}" for tau in taus))
+            note = (
+                "Accuracy minus Vanilla's at the same mean number of steps, with Vanilla's "
+                "threshold chosen for it (linear between measured thresholds); points, 95 % "
+                "bootstrap over problems and seeds, on the problems judged at every threshold. "
+                "outside: Vanilla does not reach that number of steps."
+            )
+            title = f"Against Vanilla at equal steps, {decoder}"
+            rows = with_panels(parts, lambda row: row, len(columns))
+            out.append(Table(f"frontier{suffix(found, decoder)}", title, columns, rows, note=note))
+    return out
+
+
+def at_equal_steps(
+    mine: Mapping[int | None, list[Outcome]],
+    other: Mapping[int | None, list[Outcome]],
+    decoder: str,
+    taus: Sequence[float],
+) -> list[str]:
+    """A cell per threshold of the other row, over the seeds of both; an untuned model has none."""
+    seeds = sorted(s for s in mine if s is not None and (s in other or None in other))
+    first, second = [mine[s] for s in seeds], [other.get(s, other.get(None, [])) for s in seeds]
+    rivals = [row for tau in taus if (row := at_threshold(first, decoder, tau, first)) is not None]
+    cells = []
+    for tau in taus:
+        own = at_threshold(second, decoder, tau, first)
+        gap = frontier(rivals, own) if own and rivals else None
+        cells.append("outside" if gap is None else interval(gap))
+    return cells
+
+
+def at_threshold(
+    runs: list[list[Outcome]], decoder: str, tau: float, like: list[list[Outcome]]
+) -> Scored | None:
+    """A row at one threshold, each task at its own length where there are several."""
+    lengths: dict[str, set[int]] = {}
+    for o in (o for run in like for o in run):
+        lengths.setdefault(o.task, set()).add(o.length)
+    fixed = {t: own_length(t) if len(found) > 1 else min(found) for t, found in lengths.items()}
+    mine = [
+        [
+            o
+            for o in run
+            if threshold(o.decoding) == (decoder, tau) and fixed.get(o.task) == o.length
+        ]
+        for run in runs
+    ]
+    problems = problems_of(*mine)
+    return scored(mine, problems) if problems and all(mine) else None
+
+
+def supervision_table(sources: Sequence[Source]) -> list[Table]:
+    """Which tokens are targets, and which carry the weight."""
+    parts: dict[str, list[tuple[str, list[Mapping[str, Any]]]]] = {}
+    for panel, members in panels_of([s for s in sources if s.facts.get("classes")]).items():
+        for name in dict.fromkeys(s.name for s in members):
+            found = [s.facts["classes"] for s in members if s.name == name]
+            parts.setdefault(panel, []).append((name, found))
+    if not parts:
+        return []
+    rows = [row for many in parts.values() for row in many]
+    classes = list(dict.fromkeys(k for _, found in rows for x in found for k in x))
+    kinds = ("targets", "weight")
+
+    def share(found: Sequence[Mapping[str, Any]], kind: str, what: str) -> str | None:
+        values = [x[kind][what] for x in found if x.get(kind, {}).get(what) is not None]
+        return f"{100 * mean(values):.1f}" if values else None
+
+    columns = ("method", *(f"{k}: {w}" for k in classes for w in kinds))
+    masked = ", ".join(f"{k} {share(rows[0][1], k, 'candidates')}" for k in classes)
+    note = (
+        "Shares (%) of the targets and of the loss weight by class of token, mean over seeds; of "
+        f"the masked tokens ({rows[0][0]}): {masked}."
+    )
+    cells = with_panels(
+        parts,
+        lambda row: (row[0], *(share(row[1], k, w) for k in classes for w in kinds)),
+        len(columns),
+    )
+    return [Table("supervision", "What is supervised", columns, cells, note=note)]
