@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from goldimask import allow_plugins, registry
 from goldimask.campaign.grid import jobs_of, places
-from goldimask.campaign.settings import load_campaign
+from goldimask.campaign.reading import load_campaign
 from goldimask.cli import app
 from goldimask.config import load_recipe
 from goldimask.data.corpora import CORPORA
@@ -145,10 +145,10 @@ def test_both_ways_to_start_find_a_module_of_the_working_directory(tmp_path):
 
 def test_cells_of_a_campaign_are_given_the_leave(tmp_path):
     campaign = load_campaign("lab", "smoke")
-    place = places(campaign, tmp_path)[1]
-    assert all("--allow-plugins" not in job.words for job in jobs_of(campaign, place))
+    place = places([campaign], tmp_path)[1]
+    assert all("--allow-plugins" not in job.words for job in jobs_of(place))
     with allow_plugins():
-        jobs = jobs_of(campaign, place)
+        jobs = jobs_of(place)
     assert len(jobs) > 1 and all("--allow-plugins" in job.words for job in jobs)
 
 

@@ -31,7 +31,7 @@ VERBS = {  # verb -> (its file, the first line of its help)
     "model": ("models", "Show what a model folder is, without loading it."),
     "merge": ("models", "Fold the adapter of a run into its base."),
     "report": ("reports", "Compare runs in tables, paired tests, figures and a page."),
-    "compare": ("campaigns", "Train and compare every method on every backbone and seed."),
+    "compare": ("campaigns", "Train and compare every method on every backbone, corpus and seed."),
     "study": ("studies", "Measure what models and methods do."),
     "list": ("listing", "Name what recipes and commands can name."),
     "selftest": ("selftesting", "Check this machine: arithmetic, speed, memory, resuming."),

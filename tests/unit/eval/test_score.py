@@ -206,8 +206,8 @@ def test_several_decodings_in_a_folder_are_told_apart(tmp_path):
     ways = [f"threshold block=32 tau={tau}" for tau in (0.5, 0.9)]
     assert [c["decoding"] for c in found["comparisons"]] == ways
     assert [c["paired"][0]["n"] for c in found["comparisons"]] == [12, 12]
-    assert {"steps", "results-1", "results-2"} <= set(found["tables"])
-    assert found["figures"] == ["steps"]
+    assert {"thresholds", "main-1", "main-2"} <= set(found["tables"])
+    assert found["figures"] == ["paired-1", "paired-2", "steps"]
     found = run("score", str(tmp_path / "a"), "--task", "tiny-chain", "--json")
     assert (found["n"], [t["n"] for t in found["trials"]]) == (24, [12, 12])
 

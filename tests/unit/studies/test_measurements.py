@@ -159,7 +159,8 @@ def test_the_paper_s_study_runs_on_a_small_model(small_model: Path, tmp_path: Pa
     """Its own recipe, in little; special tokens are no targets."""
     plan = replace(PAPER, corpus="tiny-sft", first=6, examples=8, heldout=4, steps=2, at=(1,))
     plan = replace(plan, k=4, seeds=1, batch_size=2, rules=("uniform", "0.1-0.5", "all"))
-    recipe = study_recipe(load_recipe(plan.recipe), str(small_model), plan, "float32", "cpu")
+    own = load_recipe(plan.recipe, ["data.max_length=512"])  # the positions of the small model
+    recipe = study_recipe(own, str(small_model), plan, "float32", "cpu")
     found = study_budget(str(small_model), plan, recipe, tmp_path, device="cpu")
     assert list(found["rules"]) == list(plan.rules) and found["rows"] == [6, 14]
     run = open_run(next((tmp_path / "runs").glob("all_s0-*")))
