@@ -40,7 +40,7 @@ def add_tasks(registry: Registry[Any]) -> None:
     ):
         registry.add(f"tiny-{family}", f"goldimask.tiny.evaluation:{family}", summary=summary)
     for skill, summary in (
-        ("extremes", "a start number and 10-11 operations, max and min among them; a number"),
+        ("extremes", "10-11 operations with max and min; a number"),
         ("sudoku-hard", "4x4 with 9-10 blanks and one solution; a grid"),
         ("sort-long", "nine numbers, up or down; a list"),
         ("chain-kept", "10-11 additions and subtractions; a number"),
@@ -48,4 +48,4 @@ def add_tasks(registry: Registry[Any]) -> None:
     ):
         target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"
         registry.add(f"tiny-{skill}", target, summary=f"skill: {summary}")
-        registry.add(f"tiny-{skill}-val", f"{target}_val", summary=f"to choose settings: {skill}")
+        registry.add(f"tiny-{skill}-val", f"{target}_val", summary="the same, to choose settings on")
