@@ -32,8 +32,8 @@ def add_corpora(registry: Registry[Any]) -> None:
 def add_tasks(registry: Registry[Any]) -> None:
     """Generated test problems (`evaluation.py`)."""
     for family, summary in (
-        ("chain", "a start number and 9-10 additions and subtractions; a number"),
-        ("story", "two people, six days of buying, losing and giving; a number"),
+        ("chain", "9-10 additions and subtractions; a number"),
+        ("story", "two people, six days of buying and giving; a number"),
         ("sort", "seven numbers, up or down; a list"),
         ("program", "two inputs and 4-5 assignments; a number"),
         ("sudoku", "4x4 with 6-8 blanks and one solution; a grid"),
