@@ -30,7 +30,7 @@ def encode(tokenizer, text: str) -> list[int]:
     return tokenizer(text, add_special_tokens=False)["input_ids"]
 
 
-@pytest.mark.parametrize("split", list(Split))
+@pytest.mark.parametrize("split", [Split.PRETRAIN, Split.SFT, Split.TEST])
 @pytest.mark.parametrize("name", list(PROBLEM_FAMILIES))
 def test_task_texts_come_back_exactly(tokenizer, name, split):
     for i in range(60):

@@ -10,22 +10,29 @@ it first finds out where to look, then in which direction to go, then how far. W
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 LIMIT = 20  # values are below it
 LARGEST = 4  # literal on the right of + and -
+EXTREMES = ("max", "min")
 
 
 def apply(symbol: str, left: int, right: int) -> int:
     """The value of an operation."""
-    if symbol in ("max", "min"):
+    if symbol in EXTREMES:
         return max(left, right) if symbol == "max" else min(left, right)
     return left + right if symbol == "+" else left - right
 
 
-def draw_step(rng: np.random.Generator, value: int) -> tuple[str, int]:
-    """+ or - and a literal that keep the value within its limits."""
+def draw_step(
+    rng: np.random.Generator, value: int, symbols: Sequence[str] = "+-"
+) -> tuple[str, int]:
+    """An operation and a literal that keep the value within its limits."""
     while True:
-        symbol, amount = "+-"[int(rng.integers(2))], int(rng.integers(1, LARGEST + 1))
+        symbol = symbols[int(rng.integers(len(symbols)))]
+        least, most = (0, LIMIT) if symbol in EXTREMES else (1, LARGEST + 1)
+        amount = int(rng.integers(least, most))
         if 0 <= apply(symbol, value, amount) < LIMIT:
             return symbol, amount

@@ -9,6 +9,8 @@ result has to be computed and cannot be copied from the line below it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from goldimask.tiny.arithmetic import LIMIT, apply, draw_step
@@ -22,13 +24,15 @@ ORDINALS = (
 Step = tuple[str, int]  # operation and literal
 
 
-def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, SIZES, level)
+def draft(
+    rng: np.random.Generator, level: Level, sizes: Sizes = SIZES, symbols: Sequence[str] = "+-"
+) -> Draft:
+    count = pick(rng, sizes, level)
     start = int(rng.integers(LIMIT))
     steps: list[Step] = []
     lines, value = [], start
     for ordinal in ORDINALS[:count]:
-        symbol, amount = draw_step(rng, value)
+        symbol, amount = draw_step(rng, value, symbols)
         value = apply(symbol, value, amount)
         steps.append((symbol, amount))
         if level.response_style == 0:

@@ -9,6 +9,8 @@
                         `IDENTIFIERS`; nothing foretells them
     tiny-1k-clean       the same problems and identifiers, eta = 0
     tiny-1k-labels      the same problems and wrong labels, no identifiers
+    tiny-skills         skills that the bases lack, and some that they have (`skills.py`), with
+                        wrong labels, eta = 0.2; rows say which are taught and which replayed
 
 A wrong number is drawn uniformly from the others between the smallest and the largest number of the
 row, so that it is never betrayed by its size. `answer` keeps the true answer, `clean` the response
@@ -20,7 +22,7 @@ training side of the split, so they are disjoint from every test set.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,9 +32,10 @@ from goldimask.keys import Keys, Stream, content_id
 from goldimask.tiny.families import PROBLEM_FAMILIES
 from goldimask.tiny.identifiers import IDENTIFIERS, OPENING
 from goldimask.tiny.problem import Problem, Split
+from goldimask.tiny.skills import REPLAYED, SKILLS, TAUGHT
 
 Columns = dict[str, str]  # prompt, response, answer, task; flawed rows also wrong, identifiers
-ETA, COUNT = 0.15, 3
+ETA, COUNT, SKILLS_ETA = 0.15, 3, 0.2
 _NUMBER = re.compile(r"\d+")
 _PARTS = re.compile(r"(<reasoning>\n)(.*?)(\n</reasoning>\n<answer> )(.*?)( </answer>)", re.DOTALL)
 
@@ -84,12 +87,36 @@ def tiny_1k_labels(
     return tiny_1k(n, seed, eta, identifiers)
 
 
+def tiny_skills(
+    n: int = 1000,
+    seed: int = 0,
+    eta: float = SKILLS_ETA,
+    taught: Sequence[str] = TAUGHT,
+    replayed: Sequence[str] = REPLAYED,
+) -> list[Columns]:
+    """1,000 rows, taught and replayed skills in turn; 20 % of the results are wrong."""
+    roles = dict.fromkeys(taught, "taught") | dict.fromkeys(replayed, "replayed")
+    for name in roles:
+        if name not in SKILLS:
+            raise GoldimaskError(f"tiny-skills: unknown skill '{name}'; {nearest(name, SKILLS)}")
+    if not roles:
+        raise GoldimaskError("tiny-skills: name at least one skill to teach or to replay")
+    each = [SKILLS[name].problems(-(-n // len(roles)), seed, Split.SFT) for name in roles]
+    rows = [
+        as_row(problem) | {"role": roles[problem.task]}
+        for turn in zip(*each, strict=True)
+        for problem in turn
+    ]
+    return flawed(rows[:n], Flaws(eta, identifiers=0), seed)
+
+
 GENERATED: dict[str, Callable[..., list[Columns]]] = {
     "tiny-sft": tiny_sft,
     "tiny-1k": tiny_1k,
     "tiny-12k": tiny_12k,
     "tiny-1k-clean": tiny_1k_clean,
     "tiny-1k-labels": tiny_1k_labels,
+    "tiny-skills": tiny_skills,
 }
 
 

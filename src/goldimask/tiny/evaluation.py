@@ -10,26 +10,34 @@ from goldimask.eval.tasks.base import Item, Protocol, Task, Verdict, each
 from goldimask.keys import content_id
 from goldimask.records import Decoding
 from goldimask.tiny.families import problem_family
+from goldimask.tiny.problem import Split
 
 PREFIX = "tiny-"
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
-def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
+def tiny(
+    family: str,
+    n: int = 100,
+    seed: int = 0,
+    protocol: Protocol = "fixed",
+    split: Split = Split.TEST,
+) -> Task:
     """A family of generated problems; `n` and `seed` say which. Both protocols are the same."""
     source = problem_family(family)
+    name = f"{PREFIX}{family}{'' if split is Split.TEST else '-val'}"
 
     def load(path: Path | str | None = None) -> list[Item]:
         if path is not None:
-            raise GoldimaskError(f"--data: '{PREFIX}{family}' generates its problems; leave it out")
+            raise GoldimaskError(f"--data: '{name}' generates its problems; leave it out")
         return [
             Item(
-                id=f"{PREFIX}{family}/{content_id(p.prompt):016x}",
+                id=f"{name}/{content_id(p.prompt):016x}",
                 prompt=p.prompt,
                 gold=p.answer,
                 meta={"problem": p},
             )
-            for p in source.problems(n, seed)
+            for p in source.problems(n, seed, split)
         ]
 
     def check(item: Item, answer: str) -> Verdict:
@@ -37,7 +45,7 @@ def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed")
         return Verdict(correct, "" if correct else "wrong")
 
     return Task(
-        name=f"{PREFIX}{family}",
+        name=name,
         version=str(source.version),
         load=load,
         extract=source.extract,
@@ -49,11 +57,11 @@ def tiny(family: str, n: int = 100, seed: int = 0, protocol: Protocol = "fixed")
     )
 
 
-def factory(family: str) -> Callable[..., Task]:
+def factory(family: str, split: Split = Split.TEST) -> Callable[..., Task]:
     """The factory that the registry knows as `tiny-<family>`; its signature is its options."""
 
     def make(n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
-        return tiny(family, n, seed, protocol)
+        return tiny(family, n, seed, protocol, split)
 
     return make
 
@@ -63,3 +71,15 @@ story = factory("story")
 sort = factory("sort")
 program = factory("program")
 sudoku = factory("sudoku")
+
+extremes = factory("extremes")
+sudoku_hard = factory("sudoku-hard")
+sort_long = factory("sort-long")
+chain_kept = factory("chain-kept")
+sort_kept = factory("sort-kept")
+
+extremes_val = factory("extremes", Split.VALIDATION)
+sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION)
+sort_long_val = factory("sort-long", Split.VALIDATION)
+chain_kept_val = factory("chain-kept", Split.VALIDATION)
+sort_kept_val = factory("sort-kept", Split.VALIDATION)

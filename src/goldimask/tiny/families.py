@@ -5,6 +5,7 @@ from __future__ import annotations
 from goldimask.errors import GoldimaskError, nearest
 from goldimask.tiny import chain, program, sort, story, sudoku
 from goldimask.tiny.problem import Problem, ProblemFamily, Split
+from goldimask.tiny.skills import SKILLS
 
 PROBLEM_FAMILIES: dict[str, ProblemFamily] = {
     module.FAMILY.name: module.FAMILY for module in (chain, story, sort, program, sudoku)
@@ -12,11 +13,11 @@ PROBLEM_FAMILIES: dict[str, ProblemFamily] = {
 
 
 def problem_family(name: str) -> ProblemFamily:
-    """A family by its name."""
-    if name not in PROBLEM_FAMILIES:
-        hint = nearest(name, PROBLEM_FAMILIES)
-        raise GoldimaskError(f"unknown family of problems '{name}'; {hint}")
-    return PROBLEM_FAMILIES[name]
+    """A family or a skill by its name."""
+    known = PROBLEM_FAMILIES | SKILLS
+    if name not in known:
+        raise GoldimaskError(f"unknown family of problems '{name}'; {nearest(name, known)}")
+    return known[name]
 
 
 def test_set(family: str, n: int = 100, seed: int = 0) -> list[Problem]:

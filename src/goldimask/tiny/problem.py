@@ -7,7 +7,8 @@ its prompt, its response and its answer. The side of the split is a function of 
 
 so that training and test sets drawn anywhere, at any time, with any seed are disjoint without a
 shared list: a generator redraws until the problem falls on its own side. Two problems that differ
-only in names, wording or style have the same content and therefore fall on the same side.
+only in names, wording or style have the same content and therefore fall on the same side. A family
+with a side for the choice of settings takes the remainder 1 for it.
 
 Responses have the paper's form, `<reasoning> ... </reasoning> <answer> ... </answer>`.
 """
@@ -35,6 +36,10 @@ class Split(StrEnum):
     PRETRAIN = "pretrain"
     SFT = "sft"
     TEST = "test"
+    VALIDATION = "validation"  # to choose settings on; of families that have such a side
+
+
+SIDES = (Split.TEST, Split.VALIDATION)
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ class ProblemFamily:
     words: tuple[str, ...]  # everything beyond numbers and punctuation that its texts contain
     gen_length: int = 128  # canvas: the longest response of the hard distribution fits
     version: int = 1
+    validated: bool = False  # whether a side is kept for the choice of settings
 
     def problem(
         self, seed: int, index: int, split: Split | str = Split.TEST, hard: float = HARD_SHARE
@@ -87,14 +93,23 @@ class ProblemFamily:
         `hard` is the share of hard problems in pretraining; the others have their own sizes.
         """
         split = Split(split)
+        if split is Split.VALIDATION and not self.validated:
+            raise GoldimaskError(f"family '{self.name}': has no validation problems")
         keys = Keys(seed, epoch=list(Split).index(split))
         rng = keys.rng(index, Stream.TASK)
         level = draw_level(keys.rng(index, Stream.RESPONSE), split, hard)
         for _ in range(REDRAWS):
             draft = self.draft(rng, level)
-            if is_test(self.name, draft.content) == (split is Split.TEST):
+            if self.side(draft.content) is (split if split in SIDES else None):
                 return Problem(self.name, draft.prompt, frame(draft), draft.answer, draft.content)
         raise GoldimaskError(f"family '{self.name}': no problem for the {split} side; report this")
+
+    def side(self, content: str) -> Split | None:
+        """Test or validation; None: to train on."""
+        if is_test(self.name, content):
+            return Split.TEST
+        chosen = self.validated and content_id(self.name, content) % TEST_SHARE == 1
+        return Split.VALIDATION if chosen else None
 
     def problems(self, n: int, seed: int = 0, split: Split | str = Split.TEST) -> list[Problem]:
         """`n` distinct problems; a longer list starts with the shorter one."""

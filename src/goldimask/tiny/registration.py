@@ -19,6 +19,7 @@ def add_corpora(registry: Registry[Any]) -> None:
         ("tiny-12k", "tiny_12k", "12,000 problems with wrong labels and random identifiers"),
         ("tiny-1k-clean", "tiny_1k_clean", "tiny-1k without the wrong labels"),
         ("tiny-1k-labels", "tiny_1k_labels", "tiny-1k without the identifiers"),
+        ("tiny-skills", "tiny_skills", "1,000 problems of skills that the tiny bases lack or have"),
     ):
         registry.add(
             name,
@@ -31,10 +32,20 @@ def add_corpora(registry: Registry[Any]) -> None:
 def add_tasks(registry: Registry[Any]) -> None:
     """Generated test problems (`evaluation.py`)."""
     for family, summary in (
-        ("chain", "a start number and 9-10 additions and subtractions; a number"),
-        ("story", "two people, six days of buying, losing and giving; a number"),
+        ("chain", "9-10 additions and subtractions; a number"),
+        ("story", "two people, six days of buying and giving; a number"),
         ("sort", "seven numbers, up or down; a list"),
         ("program", "two inputs and 4-5 assignments; a number"),
         ("sudoku", "4x4 with 6-8 blanks and one solution; a grid"),
     ):
         registry.add(f"tiny-{family}", f"goldimask.tiny.evaluation:{family}", summary=summary)
+    for skill, summary in (
+        ("extremes", "10-11 operations with max and min; a number"),
+        ("sudoku-hard", "4x4 with 9-10 blanks and one solution; a grid"),
+        ("sort-long", "nine numbers, up or down; a list"),
+        ("chain-kept", "10-11 additions and subtractions; a number"),
+        ("sort-kept", "seven numbers, up or down; a list"),
+    ):
+        target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"
+        registry.add(f"tiny-{skill}", target, summary=f"skill: {summary}")
+        registry.add(f"tiny-{skill}-val", f"{target}_val", summary="the same, to choose settings on")

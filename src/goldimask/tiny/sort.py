@@ -13,8 +13,8 @@ from goldimask.tiny.problem import Draft, Level, ProblemFamily, Sizes, pick
 SIZES = Sizes(easy=(2, 5), hard=(5, 8), shifted=(7, 7))
 
 
-def draft(rng: np.random.Generator, level: Level) -> Draft:
-    count = pick(rng, SIZES, level)
+def draft(rng: np.random.Generator, level: Level, sizes: Sizes = SIZES) -> Draft:
+    count = pick(rng, sizes, level)
     rest = [int(x) for x in rng.choice(LIMIT, count, replace=False)]
     up = bool(rng.random() < 0.6)
     direction = "up" if up else "down"

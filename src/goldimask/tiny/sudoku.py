@@ -47,9 +47,9 @@ def fits(cells: tuple[int, ...], row: tuple[int, ...]) -> bool:
     return not ({*top[:2]} & {*row[:2]} or {*top[2:]} & {*row[2:]})
 
 
-def draft(rng: np.random.Generator, level: Level) -> Draft:
+def draft(rng: np.random.Generator, level: Level, sizes: Sizes = SIZES) -> Draft:
     solution = grids()[int(rng.integers(len(grids())))]
-    blanks = pick(rng, SIZES, level)
+    blanks = pick(rng, sizes, level)
     while True:
         known = np.ones(16, dtype=bool)
         known[rng.choice(16, blanks, replace=False)] = False

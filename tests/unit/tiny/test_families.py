@@ -70,7 +70,7 @@ def test_same_seed_same_problems_and_longer_lists_extend_shorter_ones(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_gold_response_passes_its_own_check(name):
     task = PROBLEM_FAMILIES[name]
-    for split in Split:
+    for split in (Split.PRETRAIN, Split.SFT, Split.TEST):
         for p in draws(name, split, 40):
             assert task.extract(p.response) == p.answer
             assert task.check(p, task.extract(p.response))
