@@ -70,6 +70,8 @@ def arrange(point: str) -> None:
         trainer.GoldiTrainer._write_checkpoint = die
     if point.startswith("SIG"):
         number = getattr(signal, point.removesuffix("-twice"))
+        # whoever started the tests may have had it ignored (nohup, a shell's background job)
+        signal.signal(number, signal.default_int_handler if point == "SIGINT" else signal.SIG_DFL)
         loss = trainer.GoldiTrainer.compute_loss
 
         def signalled(self, *args, **kwargs):
