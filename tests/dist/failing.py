@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from goldimask.errors import RunFailed
-from goldimask.weighting import Uniform, Weigh
+from goldimask.weighting import WEIGHERS, Uniform, Weigh
 
 CALLS = {"n": 0}
 
@@ -20,5 +20,7 @@ class Failing(Uniform):
         return super().__call__(*args, **kwargs)
 
 
+@WEIGHERS.register("failing")
 def weigh() -> Weigh:
+    """Uniform weights, until they fail."""
     return Failing()
