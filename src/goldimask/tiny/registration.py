@@ -48,4 +48,6 @@ def add_tasks(registry: Registry[Any]) -> None:
     ):
         target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"
         registry.add(f"tiny-{skill}", target, summary=f"skill: {summary}")
-        registry.add(f"tiny-{skill}-val", f"{target}_val", summary="the same, to choose settings on")
+        registry.add(
+            f"tiny-{skill}-val", f"{target}_val", summary="the same, to choose settings on"
+        )
