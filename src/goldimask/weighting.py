@@ -9,6 +9,9 @@ Boundary cases of the paper's proposition, n_+ = number of positive utilities:
     (c) 0 < c n_+ < n   w = c on the positive ones, the rest spread evenly over the others
     (d) n_+ = 0     w = 1
 
+Two options that the paper does not have: `share` makes the cap grow with the targets, c = max(1,
+share n); `floor` gives every target at least f, w <- f + (1 - f) w, the mean staying one.
+
 Where nothing was revealed the weights are uniform (D3, docs/decisions.md): without new context
 there is no gain to measure. Weights are float64 inside, float32 outside, and always detached.
 """
@@ -44,8 +47,10 @@ WEIGHERS: Registry[Callable[..., Weigh]] = Registry("weigher")
 KeptScale = Literal["paper", "match"]  # when more than K targets are kept (D26, docs/decisions.md)
 
 
-def water_fill(utility: Tensor, active: Tensor, cap: float) -> Tensor:
+def water_fill(utility: Tensor, active: Tensor, cap: float | Tensor) -> Tensor:
     """Exact water-filling by sorting, one row per example. [B, T] -> [B, T] float64
+
+    The cap is one number, or one per row [B, 1].
 
     With the utilities sorted from large to small, capping the k largest leaves n - ck for the
     others, so the level is nu_k = (sum of the rest) / (n - ck). The right k is the first whose next
@@ -132,12 +137,18 @@ class WaterFill:
     cap: float
     rule: Literal["waterfill", "uncapped", "normalize-then-clip"] = "waterfill"
     kept_scale: KeptScale = "paper"
+    share: float | None = None
+    floor: float = 0.0
     needs: frozenset[Signal] = frozenset({Signal.LOGP})
 
     def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
         u = utility(s.logp, logp, self.priority)
         if self.rule == "waterfill":
-            w = water_fill(u, supervised, self.cap)
+            n = supervised.sum(1, keepdim=True).double()
+            cap = self.cap if self.share is None else (self.share * n).clamp_min(1.0)
+            w = water_fill(u, supervised, cap)
+            if self.floor:
+                w = self.floor * supervised + (1.0 - self.floor) * w
         else:
             w = normalised(u, supervised)
             if self.rule == "normalize-then-clip":
@@ -173,9 +184,14 @@ def waterfill(
     cap: float = 10.0,
     priority: PrioritySpec = "p(1-p)^3",
     kept_scale: KeptScale = "paper",
+    share: float | None = None,
+    floor: float = 0.0,
 ) -> Weigh:
     """Measured utility, water-filled to mean one under a cap (GoldiMask)."""
-    return WaterFill(read_curve(priority, cap), cap, "waterfill", kept_scale)
+    for name, value in (("share", share), ("floor", floor)):
+        if value is not None and not 0 <= value <= 1:
+            raise GoldimaskError(f"method.weigh.{name}: {value} must be between 0 and 1")
+    return WaterFill(read_curve(priority, cap), cap, "waterfill", kept_scale, share, floor)
 
 
 @WEIGHERS.register("uncapped")

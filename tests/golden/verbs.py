@@ -53,6 +53,7 @@ VERBS = {  # name -> words; capitals stand for paths
     "study response": "study response tiny --examples 8 --draws 1 --seeds 1",
     "study support": "study support tiny --examples 8 --sets 2 --seeds 1",
     "study quality": "study quality tiny --examples 8 --seeds 1",
+    "study benefit": "study benefit tiny --examples 8 --reveals 4 --seeds 1",
     "study eligibility": "study eligibility RUN OTHER --limit 2 --states 1 --tau 0.9",
     "bench": "bench tiny global_batch_size=2 --methods vanilla,goldimask-d --rounds 1",
 }

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from goldimask.errors import GoldimaskError
 from goldimask.objective import Priority
 from goldimask.types import Batch, Corruption, Signals
 from goldimask.weighting import (
@@ -184,3 +185,34 @@ def test_kept_scale_match_has_the_total_of_k_targets():
 def test_match_leaves_fewer_targets_than_k_alone():
     batch, c, supervised = _case(keep=8, candidates=6, revealed=0)
     assert torch.equal(loss_scale(c, batch, supervised, "match"), loss_scale(c, batch))
+
+
+@CHECK
+@given(st.lists(utilities, min_size=2, max_size=4), st.floats(0.01, 1.0), st.floats(0.0, 1.0))
+def test_a_cap_that_is_a_share_and_a_floor(rows, share, floor):
+    """Row by row what a constant cap gives; mean one, and at least the floor."""
+    width = 1 + max(map(len, rows))  # the last position is revealed
+    u = torch.zeros(len(rows), width, dtype=torch.float64)
+    targets = torch.zeros(len(rows), width, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        u[i, : len(row)], targets[i, : len(row)] = torch.tensor(row, dtype=torch.float64), True
+    caps = (share * targets.sum(1, keepdim=True).double()).clamp_min(1.0)
+    together = water_fill(u, targets, caps)
+    alone = [water_fill(u[i : i + 1], targets[i : i + 1], caps[i].item()) for i in range(len(u))]
+    np.testing.assert_array_equal(together.numpy(), torch.cat(alone).numpy())
+    every, ones = torch.ones_like(targets), torch.ones(len(u))
+    c = Corruption(every, ones, ones, targets.sum(1))
+    batch = Batch(every.long(), every, every, torch.arange(len(u)))
+    weigh = waterfill(share=share, floor=floor, priority=[0, 0])  # lambda = 1: the gain is u
+    after = torch.zeros_like(u)
+    found = weigh(c, Signals(logp=after - u), batch, targets, after, None).value.double()
+    expected = floor * targets + (1 - floor) * together
+    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(found.sum(1), targets.sum(1), rtol=1e-5)
+    assert (found[targets] >= floor - 1e-6).all()
+
+
+@pytest.mark.parametrize("options", [{"share": -0.1}, {"share": 2}, {"floor": 1.5}])
+def test_share_and_floor_are_shares(options):
+    with pytest.raises(GoldimaskError, match=r"method\.weigh"):
+        waterfill(**options)

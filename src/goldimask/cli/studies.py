@@ -225,6 +225,31 @@ def quality(
     frozen_models("quality", study_quality, options, runs, where)
 
 
+@study_app.command("benefit")
+def benefit(
+    runs: Backbones = None,
+    corpus: Corpus = "tiny-sft",
+    examples: Examples = 200,
+    reveals: Annotated[int, typer.Option(min=4, help="Tokens shown alone, an example.")] = 24,
+    seeds: Seeds = 1,
+    turn_end: TurnEnd = True,
+    batch_size: Batch = 16,
+    device: Device = None,
+    dtype: Dtype = None,
+    shard: Shard = "",
+    out: Out = None,
+    allow_plugins: AllowPlugins = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """What is a revealed token worth to the others, and do attention and p foretell it?"""
+    from goldimask.studies.benefit import study_benefit
+
+    options = {"corpus": corpus, "examples": examples, "reveals": reveals}
+    options |= {"seeds": list(range(seeds)), "turn_end": turn_end, "batch_size": batch_size}
+    where = Where(out, as_json, device, dtype, parse(shard, out))
+    frozen_models("benefit", study_benefit, options, runs, where)
+
+
 @study_app.command("eligibility")
 def eligibility(
     runs: Annotated[
@@ -287,7 +312,7 @@ def curves(
 ) -> None:
     """The figure of the paper's priorities and supports, with measured tables beside them."""
     from goldimask.figures import write
-    from goldimask.studies.output import curves_figure
+    from goldimask.studies.curves import curves_figure
     from goldimask.tabulated import read_file
 
     measured = [(kind, t.name, t.x, t.y) for kind, t in map(read_file, tables or [])]

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from goldimask.figures import Chart, Figure, Line
-from goldimask.objective import Support, priority_curve
 from goldimask.tables import Table
 
 Result = dict[str, Any]
@@ -21,6 +20,7 @@ def study_tables(result: Result) -> list[Table]:
         "response": response_tables,
         "support": support_tables,
         "quality": quality_tables,
+        "benefit": benefit_tables,
         "eligibility": eligibility_tables,
     }
     return makers[result["study"]](result)
@@ -33,6 +33,7 @@ def study_figure(result: Result) -> Figure:
         "response": response_charts,
         "support": support_charts,
         "quality": quality_charts,
+        "benefit": benefit_charts,
         "eligibility": eligibility_charts,
     }
     name = result["study"]
@@ -182,6 +183,25 @@ def quality_tables(r: Result) -> list[Table]:
     return [Table(r["study"], title, columns, tuple(rows), note=note)]
 
 
+def benefit_tables(r: Result) -> list[Table]:
+    def shown(found: Sequence[float] | None) -> str:
+        return "-" if found is None else within(found, 2)
+
+    rows = [(x["predictor"], *map(shown, (x["pairs"], x["tokens"], x["held"]))) for x in r["rows"]]
+    where = f"{r['backbone']} on {r['corpus']}"
+    note = (
+        f"{r['examples']} examples, {r['revealed']} tokens shown alone; rank correlations within "
+        "an example, share of the benefit in the best quarter; 95 % intervals over examples."
+    )
+    columns = ("known before", "pairs", "tokens", "of the best")
+    title = f"Benefit of single tokens, {where}"
+    r2 = tuple((x["from"], shown(x["r2"])) for x in r["r2"])
+    return [
+        Table("benefit", title, columns, tuple(rows), note=note),
+        Table("benefit-r2", f"Benefit explained, held-out R2, {where}", ("from", "R2"), r2),
+    ]
+
+
 def eligibility_tables(r: Result) -> list[Table]:
     rows = tuple(
         (name, x["tau"], x["masked"], x["eligible"], x["oracle_safe"], x["precision"])
@@ -242,41 +262,6 @@ def response_charts(r: Result) -> list[Chart]:
     return [Chart(title, "initial confidence p1", "Δp after the reveal", tuple(lines))]
 
 
-def curves_figure(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]) -> Figure:
-    """The paper's priorities, to unit maximum, and supports; `measured` tables beside them.
-
-    A table is (curve, name, x, y) with the curve "priority" or "support".
-    """
-    ends = {"priority": 1.0, "support": 0.6}
-    p, s = np.linspace(0, ends["priority"], 151), np.linspace(0, ends["support"], 121)
-    lines: dict[str, list[Line]] = {"priority": [], "support": []}
-
-    def add(kind: str, name: str, x: np.ndarray, y: np.ndarray, own: bool) -> None:
-        family, dashed = ("goldimask", False) if own else ("base", None)
-        lines[kind].append(Line(name, curve(x, y), family, dashed=dashed))
-
-    for spec in ("p(1-p)^3", "p(1-p)", "1-p"):
-        priority = priority_curve(spec)
-        y = priority(p) / priority(np.array(priority.peak))
-        add("priority", spec, p, y, spec == "p(1-p)^3")
-    for s0 in (0.05, 0.1, 0.2):
-        add("support", f"s0 = {s0:g}", s, Support("saturating", s0)(s), s0 == 0.05)
-    for kind, name, x, y in measured:
-        at = np.array([v for v in x if v < ends[kind]] + [ends[kind]])
-        points = curve(at, np.interp(at, x, y) / max(y))
-        lines[kind].append(Line(name, points, "vanilla", "both", dashed=False))
-    charts = (
-        Chart(
-            "Priority λ(p), to unit maximum",
-            "gold-token probability p",
-            "λ",
-            tuple(lines["priority"]),
-        ),
-        Chart("Support φ(s)", "attention support s", "φ", tuple(lines["support"])),
-    )
-    return Figure("curves", "Priority and support", charts)
-
-
 def curve(x: np.ndarray, y: np.ndarray) -> tuple[tuple[float, float], ...]:
     return tuple(zip(x.tolist(), y.tolist(), strict=True))
 
@@ -312,6 +297,20 @@ def quality_charts(r: Result) -> list[Chart]:
         lines.append(Line(name, points, look="both", dashed=name == "random"))
     y = "mean [Δ log p]+ of kept targets"
     return [Chart(r["backbone"], "attention of block", y, tuple(lines))]
+
+
+def benefit_charts(r: Result) -> list[Chart]:
+    """Rank correlation with the pairs' benefit by block, F's beside it."""
+    found = {x["predictor"]: x["pairs"] for x in r["rows"]}
+    blocks = [(n, v) for n, v in found.items() if n.startswith("attention")]
+    points = tuple((float(n.split()[-1]), v[0]) for n, v in blocks)
+    spread = tuple((v[1], v[2]) for _, v in blocks)
+    lines = [Line("attention", points, "goldimask", "both", within=spread)]
+    ends = (points[0][0], points[-1][0])
+    for name in ("F", "near"):
+        lines.append(Line(name, tuple((x, found[name][0]) for x in ends), dashed=True))
+    y = "rank correlation with the benefit"
+    return [Chart(r["backbone"], "block", y, tuple(lines), zero=True)]
 
 
 def eligibility_charts(r: Result) -> list[Chart]:

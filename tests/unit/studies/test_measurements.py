@@ -29,6 +29,8 @@ from goldimask.objective import priority_curve
 from goldimask.records import open_run, read_manifest
 from goldimask.report.sources import read_studies
 from goldimask.stats import finite
+from goldimask.studies.benefit import observe as observe_benefit
+from goldimask.studies.benefit import rank_correlation, row, study_benefit
 from goldimask.studies.budget import PAPER, Plan, study_budget, study_recipe, weigh_of
 from goldimask.studies.eligibility import study_eligibility
 from goldimask.studies.examples import study_examples, study_rows
@@ -290,6 +292,7 @@ def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_pa
         study_response(backbone, examples=8, draws=1, seeds=(0,)),
         study_support(backbone, examples=24, sets=2),
         study_quality(backbone, examples=8),
+        study_benefit(backbone, examples=8, reveals=4),
         study_eligibility([("a", lambda: backbone), ("b", lambda: backbone)], pairs, taus=(0.1,)),
     ]
     for result in made:
@@ -319,6 +322,48 @@ def test_studies_return_plain_data(small_model: Path, backbone: Backbone, tmp_pa
     assert one["rows"] == same and one["table"] == support["table"]
     with pytest.raises(GoldimaskError, match="blocks 0 to 1"):
         study_support(backbone, layers=[7])
+
+
+@torch.no_grad()
+def test_benefit_is_what_showing_one_token_changes(backbone: Backbone) -> None:
+    """Against the definition, one pair at a time, and the same in any batch."""
+    example = study_examples(backbone, "tiny-sft", 1)[0]
+    found = observe_benefit(backbone, example, Keys(0), 5, batch_size=2)
+    again = observe_benefit(backbone, example, Keys(0), 5, batch_size=16)
+    batch = make_batch([example], backbone.pad_id)
+    c = overmask()(batch, Keys(0))
+    places = c.candidates[0].nonzero()[:, 0]
+    shown = np.flatnonzero(~found["real"].any(1) | ~found["real"].all(1))
+    assert found["benefit"].shape == (len(places), 5) and len(shown) == 5
+    before = backbone.scorer(backbone.model, batch, c.candidates).logp[0]
+    attention, _ = attention_of(backbone, batch, c.candidates, 1)
+    for k, token in enumerate(shown):
+        hidden = c.candidates.clone()
+        hidden[0, places[token]] = False
+        after = backbone.scorer(backbone.model, batch, hidden).logp[0]
+        for i in range(len(places)):
+            if i == token:
+                assert found["benefit"][i, k] == 0 and not found["real"][i, k]
+                continue
+            truth = float(after[places[i]] - before[places[i]])
+            assert found["benefit"][i, k] == pytest.approx(truth, abs=1e-5)
+            mass = float(attention[0, places[i], places[token]])
+            assert found["attention, block 1"][i, k] == pytest.approx(mass, abs=1e-6)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, again[name], atol=1e-5)
+
+
+def test_a_perfect_predictor_of_benefit_has_all_of_it() -> None:
+    rng = np.random.default_rng(0)
+    pieces = []
+    for _ in range(6):
+        b = rng.random((9, 8))
+        pieces.append({"benefit": b, "real": np.ones_like(b, bool), "good": b**3, "bad": -b})
+    drawn = np.ones((3, 6))
+    good, bad = row("good", pieces, drawn), row("bad", pieces, drawn)
+    assert good["pairs"] == pytest.approx([1, 1, 1]) and bad["pairs"] == pytest.approx([-1, -1, -1])
+    assert bad["held"][0] < 0.9 < good["held"][0] <= 1
+    assert rank_correlation(np.arange(4), np.ones(4)) == 0
 
 
 @pytest.fixture
