@@ -1,4 +1,5 @@
-"""Big inputs: a million rows, 100,000 generations, a page of 4,096 tokens, 1,000 run folders.
+"""Big inputs: a million rows, 100,000 generations, a page of 4,096 tokens, 1,000 run folders, a
+campaign of 500 cells.
 
     python benchmarks/load.py [--only NAME] [--scale 0.01]      (make load)
 
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Annotated
@@ -27,7 +28,8 @@ from goldimask.console import emit, say, table
 PROGRAM = [sys.executable, "-m", "goldimask"]
 ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("vanilla", "goldimask-d", "gift", "lift-2")
-PROBLEMS, LOGGED = 20, 30  # of a task, lines of the log: of each run
+BACKBONES = ("tiny", "tiny-b", "tiny-dream")
+PROBLEMS, CELL_PROBLEMS, LOGGED = 20, 90, 30  # of a task, of a cell's, lines of the log: of each
 
 
 def rows(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
@@ -59,7 +61,9 @@ def generations(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
     yield f"score, {size}", [*PROGRAM, "score", str(file), "--task", "gsm8k", "--json"]
 
 
-def folders(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
+def write_runs(
+    folder: Path, count: int, problems: int, backbones: Sequence[str] = ("tiny",)
+) -> Iterator[tuple[Path, str, str, int]]:
     """Runs of four methods and many seeds, each with adapter, log and evaluation."""
     import yaml
 
@@ -69,36 +73,55 @@ def folders(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
     from goldimask.records import Decoding, Manifest, Outcome, write_manifest
 
     save_adapter(add_lora(load_backbone("tiny"), 0, r=2, alpha=4.0), folder / "adapter")
-    rng, way, found = Random(1), Decoding(decoder="threshold", options={"tau": 0.9}), []
-    hashed = ""
+    rng, way = Random(1), Decoding(decoder="threshold", options={"tau": 0.9})
+    hashes: dict[str, str] = {}
     for i in range(count):
-        run = folder / "runs" / f"{METHODS[i % 4]}-s{i // 4}"
+        method, backbone = METHODS[i % 4], backbones[i // 4 % len(backbones)]
+        seed = i // 4 // len(backbones)
+        run = folder / "runs" / f"{backbone}-{method}-s{seed}"
         (run / "eval").mkdir(parents=True)
         (run / "adapter").symlink_to(folder / "adapter")
-        recipe = {"seed": i // 4, "backbone": {"name": "tiny"}, "data": {"corpus": "tiny-sft"}}
-        recipe["method"] = {"preset": METHODS[i % 4]}
+        recipe = {"seed": seed, "backbone": {"name": backbone}, "data": {"corpus": "tiny-sft"}}
+        recipe["method"] = {"preset": method}
         (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
         facts = {"steps": LOGGED, "eval_loss_first": 2.0, "eval_loss_best": 1.0}
         own = Manifest(kind="train", key=str(i), model="tiny", weights="b", facts=facts)
         write_manifest(run, own)
         lines = [{"step": k, "loss": 2 - k / LOGGED + rng.random()} for k in range(LOGGED)]
         (run / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
-        hashed = hashed or weights_hash(run)
-        write_manifest(run / "eval", Manifest(kind="evaluate", key="k", model="m", weights=hashed))
+        hashes[backbone] = hashes.get(backbone) or weights_hash(run)
+        judged = Manifest(kind="evaluate", key="k", model="m", weights=hashes[backbone])
+        write_manifest(run / "eval", judged)
         answers = [
             Outcome(
                 task=task, version="1", protocol="fixed", item=f"{task}/{k}", index=k, length=64,
-                seed=0, decoding=way, prompt="p", output="x", extracted="x",
+                seed=0, decoding=way, prompt="p", output="x = 1\n" * 60, extracted="x",
                 correct=rng.random() < 0.5, detail="", hits=0.0, of=0.0, steps=8, seconds=0.1,
             )
             for task in ("tiny-chain", "tiny-sort", "tiny-lookup")
-            for k in range(PROBLEMS)
+            for k in range(problems)
         ]  # fmt: skip
         text = "".join(json.dumps(o.model_dump()) + "\n" for o in answers)
         (run / "eval" / "samples-0.jsonl").write_text(text)
-        found.append(str(run))
+        yield run, method, backbone, seed
+
+
+def folders(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
+    """Any runs, named one by one."""
+    found = [str(run) for run, *_ in write_runs(folder, count, PROBLEMS)]
     words = [*PROGRAM, "report", *found, "--out", str(folder / "report.html"), "--json"]
     yield f"report, {count:,} runs of {3 * PROBLEMS} answers and {LOGGED} log lines", words
+
+
+def campaign(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
+    """The cells of a campaign."""
+    cells = []
+    for run, row, backbone, seed in write_runs(folder, count, CELL_PROBLEMS, BACKBONES):
+        own = {"backbone": backbone, "row": row, "seed": seed, "state": "done", "done": True}
+        cells.append({**own, "name": run.name, "folder": str(run.relative_to(folder))})
+    (folder / "campaign.json").write_text(json.dumps({"name": "big", "cells": cells}))
+    what = f"report, a campaign of {count:,} cells of {3 * CELL_PROBLEMS} answers"
+    yield what, [*PROGRAM, "report", str(folder), "--json"]
 
 
 def tokens(folder: Path, count: int) -> Iterator[tuple[str, list[str]]]:
@@ -115,6 +138,7 @@ CASES: dict[str, tuple[Callable[[Path, int], Iterator[tuple[str, list[str]]]], i
     "rows": (rows, 1_000_000),
     "generations": (generations, 100_000),
     "folders": (folders, 1000),
+    "campaign": (campaign, 500),
     "tokens": (tokens, 4096),
 }
 
