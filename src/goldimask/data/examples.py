@@ -181,13 +181,14 @@ def load_examples(
         try:
             made = _of_row(row, renderer, report, supervise_turn_end=supervise_turn_end, **how)
         except GoldimaskError as error:
+            told = str(error) if row.where in str(error) else f"{row.where}: {error}"
             if not skip_bad_rows:
                 raise GoldimaskError(
-                    f"{error} (or set data.skip_bad_rows=true to skip and count such rows)"
+                    f"{told} (or set data.skip_bad_rows=true to skip and count such rows)"
                 ) from error
             report.bad += 1
             if len(report.first_bad) < NAMED:
-                report.first_bad.append(str(error))
+                report.first_bad.append(told)
             continue
         for example in made:
             count = seen.get(example.example_id, 0)

@@ -98,6 +98,18 @@ def test_bad_rows_are_counted_when_skipped(tmp_path: Path) -> None:
     assert "2 bad rows" in " ".join(report.lines())
 
 
+def test_what_a_template_refuses_has_a_place_too(tmp_path: Path) -> None:
+    class Refusing(Letters):
+        def prompt_ids(self, messages: list[dict[str, str]]) -> list[int]:
+            raise GoldimaskError("prompt: the last message is the assistant's")
+
+    file = write(tmp_path / "a.jsonl", [{"prompt": "q", "response": "a"}])
+    with pytest.raises(GoldimaskError, match=r"a\.jsonl:1: prompt: the last"):
+        load_examples(file, Refusing())
+    with pytest.raises(GoldimaskError, match=r"a\.jsonl:1: prompt: the last"):
+        load_examples(file, Refusing(), skip_bad_rows=True)
+
+
 def test_only_special_tokens(tmp_path: Path) -> None:
     with pytest.raises(GoldimaskError, match="only special tokens"):
         load(write(tmp_path / "a.jsonl", [{"prompt": "q", "response": "~~"}]))
