@@ -5,7 +5,7 @@ the same backbone, corpus and number of passes where there are any, else from th
 `train/cards.py` on a card: parameters by the published sizes or config.json, `data.max_length`
 tokens an example (an upper bound). An answer of length n takes n / 2 calls of the model over n +
 PROMPT tokens; with a threshold it takes fewer, so that this is an upper bound too. The embedded
-models are counted in hours of one CPU core, so that the lab's standard grid comes to the 2,705 CPU
+models are counted in hours of one CPU core, so that the lab's standard grid comes to the 5,084 CPU
 seconds that it took on `tiny` (docs/log), and the start of a process to 8 more.
 
 Disk: weights of the adapter in float32, as many checkpoints as the recipe keeps (weights and two
@@ -35,7 +35,7 @@ PROBLEMS |= {"aime25": 30, "humaneval": 164, "mbpp": 257}
 PROMPT, LONGEST = 200, 4096  # tokens; of an example where the recipe does not say
 KILOBYTES = 2.0
 CANDIDATES = 0.68  # of a response, as in train/estimate.py
-CORE_START, CORE_STEP, CORE_ANSWER = 8.0, 0.3, 0.068  # seconds: a job, a step of 16, an answer
+CORE_START, CORE_STEP, CORE_ANSWER = 8.0, 0.4, 0.12  # seconds: a job, a step of 16, an answer
 EMBEDDED = ("tiny", "tiny-b", "tiny-dream")
 
 
