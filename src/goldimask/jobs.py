@@ -259,6 +259,15 @@ def damage(folder: Path) -> str | None:
     return None
 
 
+def missing(folder: Path) -> bool:
+    """Whether a folder lacks its seal or a file that it names; nothing is hashed."""
+    try:
+        names = json.loads((folder / SEAL).read_text(encoding="utf-8"))["files"]
+        return not all((folder / name).is_file() for name in names)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return True
+
+
 def _files(folder: Path) -> dict[str, dict[str, object]]:
     """Size and hash of every file by relative name; of a sealed part, its seal alone."""
     found: dict[str, dict[str, object]] = {}

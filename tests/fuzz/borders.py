@@ -255,14 +255,16 @@ class Runs:
 
     def attempt(self, case: Any) -> int:
         from goldimask.backbones.lookup import find_model
-        from goldimask.jobs import damage
+        from goldimask.jobs import SEAL, damage
         from goldimask.records import open_run, read_evaluation, read_outcomes
 
         name, data = case
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self.source, self.folder)
         (self.folder / name).write_bytes(data)
-        assert damage(self.folder) is not None or data == (self.source / name).read_bytes()
+        if damage(self.folder) is None:  # the same bytes, or a seal that says the same
+            whole = (self.source / name).read_bytes()
+            assert data == whole or (name.name == SEAL and json.loads(data) == json.loads(whole))
         run = open_run(self.folder)
         looks = (
             lambda: run.manifest,

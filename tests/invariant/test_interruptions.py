@@ -214,10 +214,30 @@ def test_a_kill_after_the_last_checkpoint_adds_no_step(
         (partial / name).mkdir(parents=True)
         (partial / name / "half").touch()
     (partial / ".manifest.json.x2").touch()
+    (partial / "checkpoint-1").mkdir()  # a kill while it was being removed for a newer one
     again = run(made, resume=True)
-    assert not [p.name for p in again.iterdir() if p.name.startswith(".")]
+    names = [p.name for p in again.iterdir()]
+    assert not [n for n in names if n.startswith(".")] and "checkpoint-1" not in names
     whole = recipe(small_model, tmp_path / "y", "vanilla", data=data, trainer={"max_steps": 4})
     assert logged(again) == logged(run(whole)) and same(weights(again), weights(tmp_path / "y"))
     shares = [json.loads((f / "manifest.json").read_text())["facts"]["classes"]
               for f in (again, tmp_path / "y")]  # fmt: skip
     assert shares[0] == shares[1]
+
+
+def test_a_kill_after_the_last_write_is_a_finished_run(small_model: Path, tmp_path: Path) -> None:
+    """A scheduler that starts it again is told so; another recipe is still refused."""
+    from goldimask.train.run import train
+
+    made = recipe(small_model, tmp_path / "x", "vanilla", trainer={"max_steps": 2})
+    first = train(made)
+    files = {f: f.stat().st_mtime_ns for f in (tmp_path / "x").rglob("*") if f.is_file()}
+    said: list[str] = []
+    assert train(made, resume=True, say=said.append) == first
+    assert "nothing is left to do" in said[-1]
+    assert files == {f: f.stat().st_mtime_ns for f in (tmp_path / "x").rglob("*") if f.is_file()}
+    with pytest.raises(GoldimaskError, match="exists; choose another"):
+        train(made)
+    other = recipe(small_model, tmp_path / "x", "vanilla", trainer={"max_steps": 3})
+    with pytest.raises(GoldimaskError, match="exists; choose another"):
+        train(other, resume=True)

@@ -170,7 +170,9 @@ def load_tokenizer(folder: Path, family: Family) -> PreTrainedTokenizerFast:
         declared = read_object(path) if path.is_file() else {}
         kind = plain if declared.get("tokenizer_class") == plain else family.tokenizer
         with quiet():
-            return TOKENIZERS[kind].from_pretrained(str(folder), local_files_only=True)
+            found = TOKENIZERS[kind].from_pretrained(str(folder), local_files_only=True)
+            found("a")  # settings of the wrong kind show when it is used
+            return found
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the library raises many kinds, a panic of Rust among them

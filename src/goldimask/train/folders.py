@@ -27,9 +27,9 @@ from filelock import FileLock
 from goldimask.config import Recipe, parse_recipe, read_yaml, recipe_dict, recipe_yaml
 from goldimask.errors import GoldimaskError
 from goldimask.files import read_object, write_json, write_text
-from goldimask.jobs import damage, drop_lock, partial_of, take_lock, unfinished_folder
+from goldimask.jobs import damage, drop_lock, missing, partial_of, take_lock, unfinished_folder
 from goldimask.processes import on_main, rank
-from goldimask.records import RECIPE
+from goldimask.records import RECIPE, read_manifest
 
 START = "start.json"
 WRITING = ".writing"
@@ -62,9 +62,8 @@ def run_folder(output: Path, recipe: Recipe, start: dict[str, Any], say: Say) ->
         return True
 
     with unfinished_folder(output, keep) as partial:
-        for left in partial.glob(
-            ".*"
-        ):  # by a kill: half a checkpoint, files and folders unnamed yet
+        # by a kill: half a checkpoint, files and folders unnamed yet, the rest of a removed one
+        for left in [*partial.glob(".*"), *half_removed(partial)]:
             shutil.rmtree(left) if left.is_dir() else left.unlink()
         write_text(partial / RECIPE, recipe_yaml(recipe))
         write_json(partial / START, start)
@@ -83,7 +82,7 @@ def find_checkpoint(
     """The checkpoint to resume from, or None; refuses what would overwrite or mix runs.
 
     An unfinished folder without a sound checkpoint holds nothing to go on from: with `resume` or
-    without, the run starts afresh.
+    without, the run starts afresh. A finished one is `already_done`.
     """
     partial = partial_of(output)
     if output.exists():
@@ -105,6 +104,18 @@ def find_checkpoint(
     return checkpoint
 
 
+def already_done(recipe: Recipe, output: Path, say: Say) -> dict[str, Any] | None:
+    """The facts of a run that a kill, or a scheduler, ended just after it was complete."""
+    if not (output / RECIPE).is_file():
+        return None
+    before = parse_recipe(read_yaml(output / RECIPE), str(output / RECIPE))
+    manifest = read_manifest(output)
+    if manifest is None or recipe_dict(before) != recipe_dict(recipe):
+        return None
+    say(f"--resume: '{output}' is finished, nothing is left to do")
+    return manifest.facts
+
+
 def clear_away(partial: Path) -> str:
     """Remove an unfinished folder; one with damaged checkpoints is only set aside."""
     if not any(partial.glob("checkpoint-*")):
@@ -117,14 +128,21 @@ def clear_away(partial: Path) -> str:
     return f"set aside as '{aside}'"
 
 
+def step_of(checkpoint: Path) -> int:
+    number = checkpoint.name.rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
+def half_removed(partial: Path) -> list[Path]:
+    """Checkpoints that lack files, older than one that lacks none; nothing is hashed."""
+    found = sorted(partial.glob("checkpoint-*"), key=step_of)
+    whole = [i for i, one in enumerate(found) if not missing(one)]
+    return [one for one in found[: max(whole, default=0)] if missing(one)]
+
+
 def last_sound(folder: Path, say: Say = lambda _: None) -> Path | None:
     """The newest checkpoint that is whole; damaged ones are reported."""
-
-    def step(checkpoint: Path) -> int:
-        number = checkpoint.name.rpartition("-")[2]
-        return int(number) if number.isdigit() else -1
-
-    for checkpoint in sorted(folder.glob("checkpoint-*"), key=step, reverse=True):
+    for checkpoint in sorted(folder.glob("checkpoint-*"), key=step_of, reverse=True):
         problem = damage(checkpoint)
         if problem is None:
             return checkpoint

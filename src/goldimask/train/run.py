@@ -32,6 +32,7 @@ from goldimask.train.attention_layer import resolve_layer
 from goldimask.train.callbacks import Bar, LastStep, MetricsFile, StopOnSignal, Stopped
 from goldimask.train.card import write_card
 from goldimask.train.folders import (
+    already_done,
     complain,
     differences,
     find_checkpoint,
@@ -48,6 +49,7 @@ from goldimask.train.validation import mean_and_error, two_checkpoints, verdict
 
 HELD_OUT = "held_out.json"  # loss of every held-out example at every evaluation
 DROPOUT_COUNTER = 2  # keeps the dropout's seed apart from those of fresh weights
+SUMMARY = ("method", "steps", "examples", "validation_examples", "seed", "data_hash", "eval_loss")
 Say = Callable[[str], None]
 
 
@@ -61,7 +63,8 @@ def train(
 ) -> dict[str, Any]:
     """Run a recipe to the end and return its summary.
 
-    `resume` continues an unfinished run from its last sound checkpoint, bit for bit;
+    `resume` continues an unfinished run from its last sound checkpoint, bit for bit, and leaves a
+    finished one as it is;
     `allow_changes` lets it go on with another recipe. `show` prints that many examples first.
     """
     processes.start()
@@ -69,6 +72,9 @@ def train(
         say = lambda _: None  # noqa: E731
     output, clock = Path(recipe.output), Clock()
     with only_writer(output), clock.during("loading"):
+        if resume and (done := processes.on_main(lambda: already_done(recipe, output, say))):
+            facts = {k: v for k, v in done.items() if k.startswith(SUMMARY)}
+            return {"output": str(output), **facts}
         checkpoint = processes.on_main(
             lambda: find_checkpoint(recipe, output, resume, allow_changes, say)
         )

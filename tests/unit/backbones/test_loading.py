@@ -127,6 +127,12 @@ def test_mask_token_must_be_a_row(copy: Path) -> None:
     refused(copy, "mask_token_id", "384")
 
 
+def test_a_tokenizer_with_a_setting_of_the_wrong_kind(copy: Path) -> None:
+    path = copy / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": "long"}))
+    refused(copy, "the tokenizer does not load", str(copy))
+
+
 def test_unknown_names_and_options(folder: Path) -> None:
     refused("lada-1.5", "did you mean 'llada-1.5'")
     refused(folder, "backbone.attn", attn="spda")
