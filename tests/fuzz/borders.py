@@ -283,7 +283,7 @@ class Runs:
 
 
 class Generations:
-    """Generated texts in the text judges of a task."""
+    """Generated texts in the text judges of a task; programs are found and built, but not run."""
 
     unit = "generations"
 
@@ -292,7 +292,9 @@ class Generations:
 
         self.name = f"{task} ({protocol})"
         self.task = get_task(task, protocol=protocol)
-        gold = {"countdown": [[1, 2, 3], 6], "sudoku": "1234341221434321"}.get(task, "42")
+        golds = {"countdown": [[1, 2, 3], 6], "sudoku": "1234341221434321"}
+        golds |= {"humaneval": "def check(f):\n    assert f(1) == 2", "mbpp": "assert f(1) == 2"}
+        gold = golds.get(task, "42")
         row = {"question": "1 2 3 and 0234341221434321", "ground_truth": gold}
         found = self.task.stored(row, 0) if self.task.stored else None
         self.item = found or self.task.load(None)[0]
@@ -305,6 +307,8 @@ class Generations:
 
     def attempt(self, case: Any) -> int:
         answers = [self.task.extract(x) for x in case]
+        if self.task.program:  # hostile programs have tests of their own
+            return len([a and self.task.program(self.item, a) for a in answers])
         verdicts = self.task.judge_all([self.item] * len(case), answers)
         assert len(verdicts) == len(case)
         return len(case)
@@ -388,5 +392,5 @@ class Templates:
 
 
 BORDERS = (Rows, Recipes, Folders, Runs, Tables, Templates)
-TASKS = ("gsm8k", "math500", "countdown", "sudoku", "aime24")
+TASKS = ("gsm8k", "math500", "countdown", "sudoku", "aime24", "humaneval", "mbpp")
 TINY = ("tiny-chain", "tiny-story", "tiny-sort", "tiny-program", "tiny-sudoku")

@@ -74,12 +74,10 @@ sudoku = factory("sudoku")
 
 extremes = factory("extremes")
 sudoku_hard = factory("sudoku-hard")
-sort_long = factory("sort-long")
 chain_kept = factory("chain-kept")
 sort_kept = factory("sort-kept")
 
 extremes_val = factory("extremes", Split.VALIDATION)
 sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION)
-sort_long_val = factory("sort-long", Split.VALIDATION)
 chain_kept_val = factory("chain-kept", Split.VALIDATION)
 sort_kept_val = factory("sort-kept", Split.VALIDATION)

@@ -40,10 +40,9 @@ def add_tasks(registry: Registry[Any]) -> None:
     ):
         registry.add(f"tiny-{family}", f"goldimask.tiny.evaluation:{family}", summary=summary)
     for skill, summary in (
-        ("extremes", "10-11 operations with max and min; a number"),
+        ("extremes", "9-10 operations with max and min; a number"),
         ("sudoku-hard", "4x4 with 9-10 blanks and one solution; a grid"),
-        ("sort-long", "nine numbers, up or down; a list"),
-        ("chain-kept", "10-11 additions and subtractions; a number"),
+        ("chain-kept", "9-10 additions and subtractions; a number"),
         ("sort-kept", "seven numbers, up or down; a list"),
     ):
         target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"

@@ -1,10 +1,9 @@
 """Skills that the embedded bases lack, and some that they have, for a corpus that teaches.
 
-    taught      extremes      chains of 10-11 operations, max and min among them, which pretraining
+    taught      extremes      chains of 9-10 operations, max and min among them, which pretraining
                               showed only in programs
                 sudoku-hard   9-10 blanks; pretraining has up to 10, most of it up to 8
-                sort-long     9 numbers; pretraining has up to 8
-    replayed    chain-kept    chains of additions and subtractions, 10-11
+    replayed    chain-kept    chains of 9-10 additions and subtractions
                 sort-kept     7 numbers
 
 `tiny-skills` takes them in turn; its rows say what they are (`task`, `role`). A share `eta` of the
@@ -19,7 +18,7 @@ from functools import partial
 from goldimask.tiny import chain, sort, sudoku
 from goldimask.tiny.problem import ProblemFamily, Sizes
 
-TAUGHT = ("extremes", "sudoku-hard", "sort-long")
+TAUGHT = ("extremes", "sudoku-hard")
 REPLAYED = ("chain-kept", "sort-kept")
 
 
@@ -37,17 +36,16 @@ SKILLS: dict[str, ProblemFamily] = {
     for s in (
         skill(
             "extremes",
-            "A start number and 10-11 operations, max and min among them.",
-            partial(chain.draft, sizes=sized(10, 11), symbols=("+", "-", "max", "min")),
+            "A start number and 9-10 operations, max and min among them.",
+            partial(chain.draft, sizes=sized(9, 10), symbols=("+", "-", "max", "min")),
         ),
         skill(
             "sudoku-hard", "Sudoku 4x4 with 9-10 blanks.", partial(sudoku.draft, sizes=sized(9, 10))
         ),
-        skill("sort-long", "Selection sort of 9 numbers.", partial(sort.draft, sizes=sized(9, 9))),
         skill(
             "chain-kept",
-            "10-11 additions and subtractions.",
-            partial(chain.draft, sizes=sized(10, 11)),
+            "9-10 additions and subtractions.",
+            partial(chain.draft, sizes=sized(9, 10)),
         ),
         skill("sort-kept", "Selection sort of 7 numbers.", partial(sort.draft, sizes=sized(7, 7))),
     )
