@@ -300,7 +300,16 @@ class Generations:
         self.item = found or self.task.load(None)[0]
 
     def case(self, rng: Random) -> Any:
-        return [text(rng) for _ in range(20)]
+        made = [text(rng) for _ in range(20)]
+        if self.task.program:
+            heads = (
+                "",
+                "```python\n",
+                "```python\ndef f",
+                "<answer>\n```py\ndef f(x):\n    return",
+            )
+            made = [rng.choice(heads) + x + rng.choice(("", "```", "\n```\n")) for x in made]
+        return made
 
     def guided(self, data: bytes) -> Any:
         return [data.decode("utf-8", "surrogateescape")]
