@@ -78,7 +78,7 @@ def scored(backbone: Backbone, examples: list[Example]) -> np.ndarray:
 
 def main(
     runs: Annotated[list[str], typer.Argument(help="NAME=RUN; others are held to the first")],
-    rows: Annotated[int, typer.Option(help="of each of the five skills")] = 40,
+    rows: Annotated[int, typer.Option(help="of each of the four skills")] = 40,
     eta: Annotated[float, typer.Option(help="share of wrong results in the rows")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
@@ -86,7 +86,7 @@ def main(
     named = dict(word.split("=", 1) for word in runs)
     found: dict[str, np.ndarray] = {}
     kinds: np.ndarray | None = None
-    data = tiny_skills(5 * rows, seed=SEED, eta=eta)
+    data = tiny_skills(4 * rows, seed=SEED, eta=eta)
     with progress("runs", len(named)) as advance:
         for name, run in named.items():
             backbone = load_backbone(run)
