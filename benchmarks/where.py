@@ -1,10 +1,11 @@
 """Where do runs gain and lose? Held-out log p by class of token.
 
-    python benchmarks/where.py base=tiny vanilla=RUN goldimask-d=RUN [--rows 100] [--eta 0.2]
+    python benchmarks/where.py base=tiny vanilla=RUN,RUN goldimask-d=RUN,RUN [--eta 0.2]
 
-Rows of `tiny-skills`, drawn with a seed of their own, by role and class of token. Each is masked at
+Rows of `tiny-skills`, drawn with a seed of their own, by skill and class of token, each masked at
 t = 0.25, 0.5 and 0.75 with the same masks for every run; the mean of log p of the row's token, and
-its difference to the first run named, with 95 % intervals over rows.
+its difference to the first name, with 95 % intervals over rows. Several runs of a name (its seeds)
+are averaged, token by token.
 
     result      the last number of a line of the trace: what is computed (`facts`)
     copy        any other number of the trace, which stands in the prompt or above
@@ -17,6 +18,7 @@ its difference to the first run named, with 95 % intervals over rows.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -28,14 +30,19 @@ from goldimask.bootstrap import interval, weights
 from goldimask.console import emit, progress, table
 from goldimask.data.batches import make_batch
 from goldimask.data.examples import load_examples
+from goldimask.errors import GoldimaskError
+from goldimask.figures import Bar, Figure, Intervals, write
 from goldimask.step import module_mode
 from goldimask.studies.heldout import LEVELS, uniforms
 from goldimask.tiny.corpora import tiny_skills
+from goldimask.tiny.skills import SKILLS
 from goldimask.types import Example
 
 CLASSES = ("result", "copy", "operator", "answer", "words", "wrong")
+SHOWN = ("result", "copy", "wrong")  # in the figure
 OPERATORS = {"+", "-", "max", "min"}
 SEED = 7919  # of rows that no recipe draws
+FEW = 50  # targets, below which a class is left out
 
 
 def classes_of(example: Example, clean: list[int], words: list[str]) -> list[str]:
@@ -76,22 +83,40 @@ def scored(backbone: Backbone, examples: list[Example]) -> np.ndarray:
     return out
 
 
+def drawn_by_class(lines: list[dict[str, Any]], first: str) -> Figure:
+    """A line of charts for each skill: its results, copies and wrong labels."""
+    charts = []
+    for skill in SKILLS:
+        for kind in SHOWN:
+            mine = [x for x in lines if (x["skill"], x["class"]) == (skill, kind)]
+            bars = (Bar(x["run"], *x["difference"]) for x in mine if x["run"] != first)
+            charts.append(Intervals(f"{skill}: {kind}", tuple(bars)))
+    return Figure("skills-where", f"Held-out log p to {first}'s", tuple(charts))
+
+
 def main(
-    runs: Annotated[list[str], typer.Argument(help="NAME=RUN; others are held to the first")],
+    runs: Annotated[list[str], typer.Argument(help="NAME=RUN,...; others are held to the first")],
     rows: Annotated[int, typer.Option(help="of each of the four skills")] = 40,
     eta: Annotated[float, typer.Option(help="share of wrong results in the rows")] = 0.0,
+    figure: Annotated[Path | None, typer.Option(help="folder of a figure")] = None,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Held-out log p by class of token."""
-    named = dict(word.split("=", 1) for word in runs)
+    named = {name: paths.split(",") for name, paths in (word.split("=", 1) for word in runs)}
     found: dict[str, np.ndarray] = {}
+    sure: dict[str, np.ndarray] = {}
     kinds: np.ndarray | None = None
     data = tiny_skills(4 * rows, seed=SEED, eta=eta)
-    with progress("runs", len(named)) as advance:
-        for name, run in named.items():
+    with progress("runs", sum(map(len, named.values()))) as advance:
+        for name, run in ((name, run) for name, many in named.items() for run in many):
             backbone = load_backbone(run)
             examples, _ = load_examples(data, backbone, supervise_turn_end=True)
-            found[name] = scored(backbone, examples)
+            values = scored(backbone, examples) / len(named[name])
+            if kinds is not None and values.shape[1:] != kinds.shape:
+                raise GoldimaskError(f"{run}: its rows have other tokens than the first run's")
+            found[name] = found.get(name, 0.0) + values
+            confident = (np.exp(len(named[name]) * values) >= 0.9) / len(named[name])
+            sure[name] = sure.get(name, 0.0) + confident
             if kinds is None:
                 kinds = np.full(found[name].shape[1:], "", dtype=object)
                 for i, (example, row) in enumerate(zip(examples, data, strict=True)):
@@ -101,31 +126,33 @@ def main(
                     kinds[i, : len(text)] = classes_of(example, clean, text)
             advance(1)
     assert kinds is not None
-    roles = np.array([row["role"] for row in data])
+    skills = np.array([row["task"] for row in data])
     lines: list[dict[str, Any]] = []
     first = next(iter(found))
     drawn = weights(len(data), 500)
-    for role in ("taught", "replayed"):
+    for skill in SKILLS:
         for kind in CLASSES:
-            mine = (kinds == kind) & (roles == role)[:, None]
+            mine = (kinds == kind) & (skills == skill)[:, None]
             for name, values in found.items():
                 there = ~np.isnan(values) & mine[None]
                 count = there.sum((0, 2)).astype(float)
-                if not count.sum():
+                if count.sum() < FEW:
                     continue
                 apart = np.where(there, values - found[first], 0.0).sum((0, 2))
-                line = {"role": role, "class": kind, "run": name, "targets": int(count.sum())}
+                line = {"skill": skill, "class": kind, "run": name, "targets": int(count.sum())}
                 line["logp"] = float(np.where(there, values, 0.0).sum() / count.sum())
-                line["sure"] = float((np.exp(values[there]) >= 0.9).mean())
+                line["sure"] = float(sure[name][there].mean())
                 low, high = interval((drawn @ apart) / np.maximum(drawn @ count, 1e-9))
                 lines.append(line | {"difference": [float(apart.sum() / count.sum()), low, high]})
     cells = [
-        (x["role"], x["class"], x["run"], x["targets"], f"{x['logp']:.3f}", f"{x['sure']:.2f}",
+        (x["skill"], x["class"], x["run"], x["targets"], f"{x['logp']:.3f}", f"{x['sure']:.2f}",
          "{:+.3f} [{:+.3f}, {:+.3f}]".format(*x["difference"]))
         for x in lines
     ]  # fmt: skip
-    head = ("role", "class", "run", "targets", "log p", "p >= .9", f"to {first}")
+    head = ("skill", "class", "run", "targets", "log p", "p >= .9", f"to {first}")
     emit(lines, as_json, table("Held-out log p by class of token", head, cells, left=3))
+    if figure:
+        write(drawn_by_class(lines, first), figure)
 
 
 if __name__ == "__main__":

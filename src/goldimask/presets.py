@@ -180,6 +180,7 @@ _add(
     select=reveal("static"),
     weigh=UNIFORM,
 )
+_OURS = {"clip": "a control", "c2": "a control", "floor": "for short or clean text"}
 for _suffix, _weigh, _what in (
     ("uniform", UNIFORM, "uniform weights"),
     ("uncapped", {"kind": "uncapped", "priority": CURVE}, "weights normalised, no cap"),
@@ -192,11 +193,12 @@ for _suffix, _weigh, _what in (
     ("c2", {**WATERFILL, "cap": 2.0}, "water-filling with cap 2"),
     ("c5", {**WATERFILL, "cap": 5.0}, "water-filling with cap 5"),
     ("c15", {**WATERFILL, "cap": 15.0}, "water-filling with cap 15"),
+    ("floor", {**WATERFILL, "floor": 0.5}, "water-filling above a floor of 0.5"),
 ):
     _add(
         f"goldimask-d-{_suffix}",
         f"GoldiMask-D's reveal; {_what}.",
-        ABLATIONS if _suffix not in ("clip", "c2") else f"{OWN}: a control",
+        f"{OWN}: {_OURS[_suffix]}" if _suffix in _OURS else ABLATIONS,
         weigh=_weigh,
     )
 for _suffix, _curve in (("1mp", "1-p"), ("p1mp", "p(1-p)"), ("p1mp2", "p(1-p)^2")):

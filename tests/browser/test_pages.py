@@ -122,11 +122,14 @@ def test_themes_phone_width_and_contrast(page):
 
 def test_results_of_the_demo(tmp_path):
     task = {"accuracy": 0.25, "low": 0.2, "high": 0.31, "n": 40, "steps": 12.5}
-    model = {"heldout": 0.91, "steps": 20.0, "tasks": {"sort": task}}
-    part = results_section({"base": model, "vanilla": {**model, "steps": 10.0}}, {"seed": 1})
+    model = {"heldout": 0.91, "steps": 20.0, "gains": {}, "tasks": {"sort": task}}
+    tuned = {**model, "steps": 10.0, "gains": {"taught": [0.081, -0.02, 0.17]}}
+    part = results_section({"base": model, "vanilla": tuned}, {"seed": 1})
     found = check(write_page(tmp_path / "r.html", "demo", [part]), "results")
     assert [row[0] for row in found["rows"]] == ["base", "vanilla"]
-    assert all("25" in row[1] for row in found["rows"]) and "10.0" in found["rows"][1][2]
+    assert found["rows"][0][1] == "–" and "+8.1" in found["rows"][1][1]
+    assert "−2.0 to +17.0" in found["rows"][1][1]
+    assert all("25" in row[2] for row in found["rows"]) and "10.0" in found["rows"][1][3]
 
 
 def test_decode_replay(tmp_path):

@@ -50,7 +50,8 @@ def replay_page(folder: Path) -> Path:
 def demo_page(folder: Path) -> Path:
     task = {"accuracy": 0.255, "low": 0.202, "high": 0.318, "n": 40, "steps": 12.5}
     model = {"heldout": 0.91, "steps": 20.0, "tasks": dict.fromkeys(TASKS, task)}
-    results = {name: model for name in ("base", "vanilla", "goldimask-d")}
+    gains = {"taught": [0.181, 0.02, 0.27], "kept": [-0.012, -0.055, 0.031]}
+    results = {name: {**model, "gains": gains} for name in ("base", "vanilla", "goldimask-d")}
     lines = [{"name": n, "points": [[0, 2.0], [120, 0.5]]} for n in ("vanilla", "goldimask-d")]
     curves = section("curves", "Training", {"charts": [{"name": "loss", "lines": lines}] * 3})
     facts = {"backbone": "tiny", "corpus": "tiny-1k-labels", "seed": 42}

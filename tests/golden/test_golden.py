@@ -15,7 +15,7 @@ RECORDED = json.loads(record.RECORD.read_text(encoding="utf-8"))
 @pytest.mark.parametrize("section", [s for s in record.SECTIONS if s != compare.BY_INTENT])
 def test_section_is_as_recorded(section: str) -> None:
     found = record.record([section])[section]
-    differing = compare.differences(section, RECORDED[section], found)
+    differing = compare.differences(section, RECORDED[section], found, elsewhere=True)
     assert not differing, "\n" + compare.table(differing, 20)
 
 
@@ -42,3 +42,9 @@ def test_comparison_sees_decisions_exactly_and_losses_within_tolerance() -> None
     found = {(d.case, d.what) for d in compare.differences("steps", before, far)}
     wanted = {("a", "order"), ("a", "losses"), ("a", "steps"), ("b", "case"), ("c", "case")}
     assert found == wanted
+    assert not compare.differences("steps", {"a": before["a"]}, {"a": before["a"]}, True)
+    moved = {"a": {**before["a"], "losses": [1.0, 2.001]}}
+    assert not compare.differences("steps", {"a": before["a"]}, moved, elsewhere=True)
+    wrong = {"a": {"order": "z", "losses": [1.0, 2.01], "steps": [3]}}
+    seen = compare.differences("steps", {"a": before["a"]}, wrong, elsewhere=True)
+    assert {d.what for d in seen} == {"order", "losses"}

@@ -85,7 +85,7 @@ def test_packaged_training_recipes_validate() -> None:
     from goldimask.train.arguments import check_trainer
     from goldimask.train.prepare import make_method
 
-    campaigns = ("demo", "lab", "paper", "skills")  # checked where campaigns are
+    campaigns = ("lab", "paper", "skills")  # checked where campaigns are
     recipes = {n: f for n, f in packaged_recipes().items() if n.split("-")[0] not in campaigns}
     assert recipes
     for file in recipes.values():

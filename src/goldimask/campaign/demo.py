@@ -1,7 +1,8 @@
 """The whole job once, small: a campaign of the embedded backbone, and a page about it.
 
-    base -> Vanilla, base -> GoldiMask-D     same start, same examples, same noise (paired by keys)
-    each evaluated: accuracy per task, mean decoding steps, held-out denoising loss
+    base -> Vanilla, GoldiMask-D, GoldiMask-D above a floor     same start, examples and noise
+    each evaluated: accuracy per task, mean decoding steps, held-out denoising loss, and what was
+    gained over the base on the same problems, of what is taught and of what is kept
 
 Cells are keyed by their settings and weights, so that a part that has not changed is reused and
 another seed shows its own results. What the table shows is what was measured, whichever way it
@@ -10,11 +11,12 @@ points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goldimask.bootstrap import paired
 from goldimask.campaign.grid import Finished, Place, finished
 from goldimask.campaign.reading import load_campaign
 from goldimask.campaign.run import Tell, make_plan, run_campaign
@@ -22,6 +24,7 @@ from goldimask.campaign.settings import BASE, Campaign
 from goldimask.errors import RunFailed
 from goldimask.files import write_json
 from goldimask.stats import aggregate
+from goldimask.tiny.skills import ROLES
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ def demo(
     **how: Any,  # of `run_campaign`
 ) -> dict[str, Any]:
     """Train, evaluate, write the pages; returns the figures and where the pages are."""
-    campaign = load_campaign("demo", None, words)
+    campaign = load_campaign("skills", "demo", words)
     plan = make_plan([campaign], folder)
     reused = len(plan.done)
     if reused:
@@ -85,7 +88,29 @@ def result_of(model: Shown, models: Sequence[Shown]) -> dict[str, Any]:
         "accuracy": sum(t["accuracy"] for t in tasks.values()) / len(tasks),
         "steps": sum(t["steps"] for t in tasks.values()) / len(tasks),
         "heldout": heldout(model, models),
+        "roles": roles_of(tasks),
+        "gains": {} if model is models[0] else gains(models[0], model),
     }
+
+
+def roles_of(tasks: Mapping[str, Any]) -> dict[str, float]:
+    """Mean accuracy of the tasks of a role, of the roles that have some."""
+    found = {role: [tasks[n]["accuracy"] for n in of if n in tasks] for role, of in ROLES.items()}
+    return {role: sum(some) / len(some) for role, some in found.items() if some}
+
+
+def gains(base: Shown, model: Shown) -> dict[str, list[float]]:
+    """Points over the base on the same problems, with a 95 % interval over them, by role."""
+    out = {}
+    for role, names in ROLES.items():
+        sides = [
+            [o for o in m.cell.outcomes if o.task.removeprefix("tiny-") in names]
+            for m in (base, model)
+        ]
+        if all(sides):
+            found = paired([sides[0]], [sides[1]]).average
+            out[role] = [found.value, found.low, found.high]
+    return out
 
 
 def heldout(model: Shown, models: Sequence[Shown]) -> float:

@@ -22,6 +22,7 @@ from goldimask.campaign.settings import (
 )
 from goldimask.config import apply_overrides, find_recipe, read_yaml
 from goldimask.errors import GoldimaskError, nearest
+from goldimask.presets import PRESETS
 from goldimask.settings import make
 
 OWN = ("name", "title", "output", "parts", "presets")  # of a file with parts, not of its parts
@@ -98,9 +99,14 @@ def check(campaign: Campaign, source: str = "campaign") -> Campaign:
 
 
 def check_per(parts: Sequence[Campaign], source: str) -> None:
-    """Changes for a value that no cell of any part has are a slip of the pen."""
+    """Changes for a value that no cell of any part has are a slip of the pen.
+
+    Of rows, a known method may be left out: a preset or a word on the command line names fewer.
+    """
     for key in AXES:
         used = {str(v) for part in parts for c in cells(part) for v in values_of(c, key)}
+        if key == "rows":
+            used |= {*PRESETS.names(), *(v for part in parts for v in part.variants)}
         for value in (v for part in parts for v in getattr(part.per, key)):
             if str(value) not in used:
                 hint = nearest(str(value), used)

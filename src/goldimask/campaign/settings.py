@@ -1,7 +1,7 @@
 """A campaign: one recipe, varied over backbones, corpora, methods and seeds, and how it is judged.
 
     cells = backbones x corpora x rows x seeds, and the blocks of `include`, without `exclude`
-    row   = `base` (untuned), a method's preset, or a variant
+    row   = `base` (untuned), a method's preset, or a variant; `ROW@RATE` is it at a learning rate
     cell  -> goldimask train RECIPE key=value ... output=CELL ;  goldimask eval CELL --tasks ...
 
 A campaign is a YAML file like a recipe, as strict, with presets that replace some of its keys.
@@ -18,6 +18,7 @@ those problems alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
@@ -199,13 +200,25 @@ def corpora_of(found: Sequence[Cell]) -> set[str]:
 
 def method_values(campaign: Campaign, row: str) -> dict[str, Any]:
     """The method section of a row, as written."""
-    if row in campaign.variants:
-        make(MethodSection, campaign.variants[row], f"variants.{row}")
-        return dict(campaign.variants[row])
-    if row in PRESETS:
-        return {"preset": row}
+    name = at_rate(row)[0]
+    if name in campaign.variants:
+        make(MethodSection, campaign.variants[name], f"variants.{name}")
+        return dict(campaign.variants[name])
+    if name in PRESETS:
+        return {"preset": name}
     known = [BASE, *campaign.variants, *PRESETS.names()]
     raise GoldimaskError(f"rows: unknown row '{row}'; {nearest(row, known)}")
+
+
+def at_rate(row: str) -> tuple[str, float | None]:
+    """The method of a row and the learning rate behind its `@`, if it has one."""
+    name, at, rate = row.partition("@")
+    if not at:
+        return name, None
+    with suppress(ValueError):
+        if 0 < (found := float(rate)) < float("inf"):
+            return name, found
+    raise GoldimaskError(f"rows: '{row}': '{rate}' is no learning rate; write {name}@1e-3")
 
 
 def changes(campaign: Campaign, cell: Cell) -> dict[str, Any]:
@@ -213,7 +226,8 @@ def changes(campaign: Campaign, cell: Cell) -> dict[str, Any]:
     values = campaign.change
     for axis in AXES:
         for value in values_of(cell, axis):
-            values = merged(values, getattr(campaign.per, axis).get(value, {}))
+            for name in dict.fromkeys((at_rate(value)[0], value) if axis == "rows" else (value,)):
+                values = merged(values, getattr(campaign.per, axis).get(name, {}))
     values = merged(values, {"backbone": {"name": cell.backbone}})
     if cell.row == BASE:
         return values
@@ -223,6 +237,8 @@ def changes(campaign: Campaign, cell: Cell) -> dict[str, Any]:
         named = cell.corpus in CORPORA or ":" in cell.corpus
         data = {"corpus": cell.corpus} if named else {"corpus": None, "path": cell.corpus}
         values = merged(values, {"data": data})
+    if rate := at_rate(cell.row)[1]:
+        values = merged(values, {"trainer": {"learning_rate": rate}})
     return merged(values, {"method": method_values(campaign, cell.row), "seed": cell.seed})
 
 

@@ -4,6 +4,7 @@ decoding      accuracy and calls at every threshold, averages over tasks; the ru
               loss after its last step; effective share of the targets; targets kept over K
 frontier      fewer steps at one threshold can mean a better model or only a more confident one:
               accuracy against Vanilla's at the same number of steps (`bootstrap.frontier`)
+rates         rows that a campaign tried at several learning rates, `METHOD@RATE`
 supervision   shares of the classes of tokens, from `facts.classes` of the runs' manifests
 """
 
@@ -15,12 +16,12 @@ from typing import Any
 from goldimask.bootstrap import Scored, frontier, problems_of, scored
 from goldimask.eval.tasks import own_length
 from goldimask.records import Outcome
-from goldimask.report.comparison import panels_of
+from goldimask.report.comparison import Comparison, panels_of
 from goldimask.report.pairs import interval, with_panels
 from goldimask.report.sources import Source
 from goldimask.report.threshold_tables import by_row, suffix
-from goldimask.stats import spread
-from goldimask.tables import Cell, Table
+from goldimask.stats import Spread, spread
+from goldimask.tables import Cell, Share, Table
 from goldimask.thresholds import Point, threshold
 
 Members = Mapping[str, list[Source]]  # panel -> runs
@@ -68,6 +69,32 @@ def decoding_tables(sources: Sequence[Source], found: dict[str, list[Point]]) ->
         rows = with_panels(parts, line, len(columns))
         out.append(Table(f"decoding{suffix(found, decoder)}", title, columns, rows, note=note))
     return out
+
+
+def rates_table(found: Sequence[Comparison]) -> list[Table]:
+    """Average accuracy of every row at its rates, the mean over panels; the best is bold."""
+    averages: dict[str, dict[str, list[float]]] = {}
+    for line in (line for c in found if c.family == "main" for line in c.results.lines):
+        name, at, rate = line.method.partition("@")
+        if at and (cell := line.cells.get("average") or next(iter(line.cells.values()), None)):
+            averages.setdefault(name, {}).setdefault(rate, []).append(cell.mean)
+    rates = sorted({rate for row in averages.values() for rate in row}, key=float)
+    rows: list[tuple[Cell, ...]] = []
+    for name, tried in averages.items():
+        means = {rate: mean(values) for rate, values in tried.items()}
+        most = max(map(len, tried.values()))  # a rate that some panel lacks cannot be the best
+        best = max((r for r in means if len(tried[r]) == most), key=lambda r: means[r])
+        shares = [
+            Share(Spread(means[r], None, len(tried[r])), r == best) if r in means else None
+            for r in rates
+        ]
+        rows.append((name, *shares, best))
+    note = (
+        "Accuracy (%), the mean over tasks and over backbones. The best rate is chosen on the "
+        "problems that are judged here: report it on others."
+    )
+    columns = ("method", *rates, "best")
+    return [Table("rates", "Learning rates", columns, tuple(rows), note=note)] if rows else []
 
 
 def tasks_of(some: Sequence[Point]) -> list[str]:

@@ -19,7 +19,12 @@ from goldimask.figures import Chart, Figure, Line
 from goldimask.report.agreement import said, unfinished_trials
 from goldimask.report.comparison import Choices, Comparison, compare_sources
 from goldimask.report.json_tables import flat, tables_of
-from goldimask.report.lab_tables import decoding_tables, frontier_tables, supervision_table
+from goldimask.report.lab_tables import (
+    decoding_tables,
+    frontier_tables,
+    rates_table,
+    supervision_table,
+)
 from goldimask.report.pairs import (
     Parts,
     ablation_parts,
@@ -108,6 +113,7 @@ def make_report(
         tables += [t for t in made if t]
         figure = paired_figure(parts, f"paired{last}") if "paired" in shown else None
         figures += [figure] if figure else []
+    tables += rates_table(found) if "rates" in named else []
     tables += threshold_tables(swept(points), named)
     if "decoding" in named:
         tables += decoding_tables(sources, points)

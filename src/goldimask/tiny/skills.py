@@ -20,6 +20,7 @@ from goldimask.tiny.problem import ProblemFamily, Sizes
 
 TAUGHT = ("extremes", "sudoku-hard")
 REPLAYED = ("chain-kept", "sort-kept")
+ROLES = {"taught": TAUGHT, "kept": REPLAYED}
 
 
 def sized(low: int, high: int) -> Sizes:

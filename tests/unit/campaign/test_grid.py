@@ -20,6 +20,7 @@ from goldimask.config import apply_overrides
 from goldimask.errors import GoldimaskError
 from goldimask.records import open_run, read_manifest
 from goldimask.report.page import LIMIT
+from goldimask.tiny.skills import ROLES
 from inprocess import here
 from unit.report.support import embedded
 
@@ -124,7 +125,7 @@ def test_another_seed_of_the_demo_shows_its_own_results(
     """Adapters were not part of the old fingerprint: seed 43 showed what seed 42 had decoded."""
     first = demo(tmp_path, [*small_words, "seeds=[42]"], executor=here)
     second = demo(tmp_path, [*small_words, "seeds=[43]"], executor=here)
-    runs = [places([load_campaign("demo", None, [*small_words, f"seeds=[{s}]"])], tmp_path)[1]
+    runs = [places([load_campaign("skills", "demo", [*small_words, f"seeds=[{s}]"])], tmp_path)[1]
             for s in (42, 43)]  # fmt: skip
     manifests = [read_manifest(place.evaluation) for place in runs]
     assert manifests[0] is not None and manifests[1] is not None
@@ -133,20 +134,26 @@ def test_another_seed_of_the_demo_shows_its_own_results(
     assert losses[0] != losses[1]
     told: list[str] = []
     again = demo(tmp_path, [*small_words, "seeds=[42]"], say=told.append, executor=here)
-    assert again["results"] == first["results"] and "reusing 3 of 3" in told[0]
+    assert again["results"] == first["results"] and "reusing 4 of 4" in told[0]
     assert Path(again["report"]).is_file()
     page = Path(again["page"]).read_text("utf-8")
     assert len(page.encode()) < LIMIT
     parts = {s["kind"]: s["data"] for s in embedded(page)["sections"]}
+    names = ["base", "vanilla", "goldimask-d", "goldimask-d-floor"]
     assert list(parts) == ["results", "curves", "steps", "decodes"]
-    assert [row["name"] for row in parts["results"]["rows"]] == ["base", "vanilla", "goldimask-d"]
-    assert len(parts["results"]["tasks"]) == 5 and parts["results"]["facts"]["seed"] == 42
+    assert [row["name"] for row in parts["results"]["rows"]] == names
+    assert len(parts["results"]["tasks"]) == 4 and parts["results"]["facts"]["seed"] == 42
+    base, vanilla = parts["results"]["rows"][:2]
+    assert not base["gains"] and set(vanilla["gains"]) == {"taught", "kept"}
+    for role, tasks in ROLES.items():
+        apart = [vanilla["tasks"][n]["accuracy"] - base["tasks"][n]["accuracy"] for n in tasks]
+        value, low, high = vanilla["gains"][role]
+        assert value == pytest.approx(sum(apart) / 2) and low <= value <= high
+        assert first["results"]["vanilla"]["roles"][role] == pytest.approx(
+            sum(vanilla["tasks"][n]["accuracy"] for n in tasks) / 2
+        )
     assert parts["curves"]["charts"][0]["name"] == "loss"
-    assert [m["label"] for m in parts["decodes"]["groups"][0]["models"]] == [
-        "base",
-        "vanilla",
-        "goldimask-d",
-    ]
+    assert [m["label"] for m in parts["decodes"]["groups"][0]["models"]] == names
 
 
 @pytest.fixture

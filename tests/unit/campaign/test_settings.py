@@ -28,7 +28,7 @@ def write(folder: Path, text: str, name: str = "own.yaml") -> Path:
 
 
 def test_packaged_campaigns_validate_and_amount_to_the_paper() -> None:
-    names = [n for n in packaged_recipes() if n.split("-")[0] in ("lab", "demo", "paper")]
+    names = [n for n in packaged_recipes() if n.split("-")[0] in ("lab", "skills", "paper")]
     assert len(names) == 11
     trained = {}
     for name in names:
@@ -107,7 +107,7 @@ def test_presets_and_overrides() -> None:
         ("judging: {task: [gsm8k]}", r"own.yaml: judging.task: unknown key"),
         ("judging: {tasks: [gsm8k], lengths: {math500: [1]}}", r"judging.lengths.math500"),
         ("judging: {shards: 0}", "shards"),
-        ("per: {rows: {gift: {}}}", r"per.rows.gift: no cell has it"),
+        ("per: {rows: {gifd: {}}}", r"per.rows.gifd: no cell has it; did you mean 'gift'"),
         ("include: [{row: [gift]}]", r"include\[0\].row: unknown key"),
         ("exclude: [{rows: ['*']}]", "nothing is left"),
         ("tables: [mian]", "tables: unknown 'mian'; did you mean 'main'"),
@@ -120,3 +120,26 @@ def test_presets_and_overrides() -> None:
 def test_mistakes_name_the_file_and_the_key(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(GoldimaskError, match=message):
         load_parts(write(tmp_path, text))
+
+
+def test_a_row_at_a_rate_changes_the_rate_alone(tmp_path: Path) -> None:
+    text = OWN.replace("[vanilla, gift, goldimask-d]", "[vanilla, vanilla@5e-4, wide@2e-3]")
+    text += """
+variants: {wide: {preset: goldimask-d, weigh: {cap: 20}}}
+per: {rows: {vanilla: {trainer: {max_steps: 7}}}}
+"""
+    campaign = load_campaign(write(tmp_path, text))
+    plain, slow, wide = (cell_recipe(campaign, c) for c in cells(campaign)[:3])
+    assert plain and slow and wide
+    assert [slow.trainer["learning_rate"], wide.trainer["learning_rate"]] == [5e-4, 2e-3]
+    assert plain.trainer["learning_rate"] == 1e-3  # the recipe's own
+    assert plain.trainer["max_steps"] == slow.trainer["max_steps"] == 7
+    assert slow.method == plain.method and wide.method.weigh["cap"] == 20
+    assert cells(campaign)[1].name == "tiny_mine_vanilla@5e-4_s1"
+
+
+@pytest.mark.parametrize("rate", ["", "fast", "-1e-3", "0", "inf", "nan"])
+def test_a_rate_that_is_none_is_refused(tmp_path: Path, rate: str) -> None:
+    text = OWN.replace("[vanilla, gift, goldimask-d]", f'["vanilla@{rate}"]')
+    with pytest.raises(GoldimaskError, match=f"'{rate}' is no learning rate; write vanilla@1e-3"):
+        load_campaign(write(tmp_path, text))

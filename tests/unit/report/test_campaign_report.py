@@ -210,6 +210,29 @@ def test_frontier_is_linear_between_thresholds(tmp_path):
     assert [x.split()[0] for x in cells] == ["+25.0", "+25.0"]
 
 
+def test_the_best_rate_is_that_of_the_mean_over_backbones(tmp_path):
+    """On tiny alone 1e-3 would win; a rate that one backbone lacks cannot."""
+    shares = {
+        ("vanilla@1e-3", "tiny"): 0.6,
+        ("vanilla@3e-3", "tiny"): 0.5,
+        ("vanilla@6e-3", "tiny"): 0.9,
+        ("vanilla@1e-3", "tiny-b"): 0.2,
+        ("vanilla@3e-3", "tiny-b"): 0.5,
+        ("gift@3e-3", "tiny"): 0.4,
+        ("gift@3e-3", "tiny-b"): 0.4,
+    }
+    folders = [
+        (name, cell(tmp_path, f"{name}-{on}", name.split("@")[0], share, backbone=on))
+        for (name, on), share in shares.items()
+    ]
+    made = rows(tables(folders, ("rates",))["rates"])
+    assert [x.value.mean for x in made["vanilla"][:3]] == pytest.approx([0.4, 0.5, 0.9])
+    assert [x.best for x in made["vanilla"][:3]] == [False, True, False]
+    assert made["vanilla"][3] == "3e-3"
+    assert made["gift"][0] is None and made["gift"][3] == "3e-3"
+    assert "rates" not in tables([folders[0][1]])
+
+
 def test_problems_may_be_divided_over_the_seeds(tmp_path):
     """Each seed has every second problem: the row is complete, and every problem counts once."""
     folders = swept(tmp_path, divided=True)

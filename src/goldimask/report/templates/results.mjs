@@ -1,4 +1,4 @@
-// The summary: accuracy per task with its interval, and the change against the first row.
+// The summary: gains over the first row, accuracy per task, all with their intervals.
 
 import { el } from './dom.mjs';
 import { change, percent } from './format.mjs';
@@ -9,9 +9,17 @@ import { facts, table } from './table.mjs';
 /** @param {HTMLElement} box @param {ResultsData} data */
 export const drawResults = (box, { tasks, rows, facts: pairs }) => {
   const base = rows[0];
-  const columns = ['model', ...tasks, 'decoding steps', 'held-out loss'];
+  const roles = [...new Set(rows.flatMap((row) => Object.keys(row.gains ?? {})))];
+  const columns = [
+    'model',
+    ...roles.map((role) => `${role}: gain`),
+    ...tasks,
+    'decoding steps',
+    'held-out loss',
+  ];
   const lines = rows.map((row) => [
     row.name,
+    ...roles.map((role) => gainCell(row, role)),
     ...tasks.map((task) => accuracyCell(row, base, task)),
     measureCell(row, base, 'steps', 1),
     measureCell(row, base, 'held_out', 4),
@@ -31,6 +39,24 @@ export const caption = (base) => {
   if (!sizes.length) return said;
   const [least, most] = [Math.min(...sizes), Math.max(...sizes)];
   return `${said}; ${least === most ? least : `${least}–${most}`} problems a task`;
+};
+
+/**
+ * Points over the first row on the same problems.
+ * @param {ResultRow} row
+ * @param {string} role
+ */
+const gainCell = (row, role) => {
+  const gain = row.gains?.[role];
+  if (!gain) return el('span', { text: '–' });
+  const [value, low, high] = gain.map((x) => `${x < 0 ? '−' : '+'}${Math.abs(100 * x).toFixed(1)}`);
+  return el(
+    'span',
+    { 'data-gain': `${row.name}/${role}` },
+    el('strong', { text: value }),
+    el('br'),
+    el('small', { text: `${low} to ${high}` }),
+  );
 };
 
 /**

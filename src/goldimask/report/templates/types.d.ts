@@ -150,6 +150,7 @@ export interface ResultRow {
   name: string;
   held_out: number | null;
   steps: number | null;
+  gains?: Record<string, [number, number, number]>; // over the first row, with its interval
   tasks: Record<string, TaskScore>;
 }
 
