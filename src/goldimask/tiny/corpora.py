@@ -10,7 +10,8 @@
     tiny-1k-clean       the same problems and identifiers, eta = 0
     tiny-1k-labels      the same problems and wrong labels, no identifiers
     tiny-skills         skills that the bases lack, and some that they have (`skills.py`), with
-                        wrong labels, eta = 0.2; rows say which are taught and which replayed
+                        wrong labels, eta = 0.2 (`replayed_eta` of those that are replayed, unless
+                        it is the same); rows say which are taught and which replayed
 
 A wrong number is drawn uniformly from the others between the smallest and the largest number of the
 row, so that it is never betrayed by its size. `answer` keeps the true answer, `clean` the response
@@ -93,6 +94,7 @@ def tiny_skills(
     eta: float = SKILLS_ETA,
     taught: Sequence[str] = TAUGHT,
     replayed: Sequence[str] = REPLAYED,
+    replayed_eta: float | None = None,
 ) -> list[Columns]:
     """1,000 rows, taught and replayed skills in turn; 20 % of the results are wrong."""
     roles = dict.fromkeys(taught, "taught") | dict.fromkeys(replayed, "replayed")
@@ -107,7 +109,9 @@ def tiny_skills(
         for turn in zip(*each, strict=True)
         for problem in turn
     ]
-    return flawed(rows[:n], Flaws(eta, identifiers=0), seed)
+    etas = {"taught": eta, "replayed": eta if replayed_eta is None else replayed_eta}
+    flaws = {role: Flaws(share, identifiers=0) for role, share in etas.items()}
+    return [flawed_row(row, flaws[row["role"]], seed) for row in rows[:n]]
 
 
 GENERATED: dict[str, Callable[..., list[Columns]]] = {

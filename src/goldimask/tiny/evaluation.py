@@ -13,6 +13,7 @@ from goldimask.tiny.families import problem_family
 from goldimask.tiny.problem import Split
 
 PREFIX = "tiny-"
+SECOND = 1  # the first draw of the skills' test problems judged an earlier regime (docs/log)
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
@@ -57,10 +58,10 @@ def tiny(
     )
 
 
-def factory(family: str, split: Split = Split.TEST) -> Callable[..., Task]:
+def factory(family: str, split: Split = Split.TEST, draw: int = 0) -> Callable[..., Task]:
     """The factory that the registry knows as `tiny-<family>`; its signature is its options."""
 
-    def make(n: int = 100, seed: int = 0, protocol: Protocol = "fixed") -> Task:
+    def make(n: int = 100, seed: int = draw, protocol: Protocol = "fixed") -> Task:
         return tiny(family, n, seed, protocol, split)
 
     return make
@@ -72,10 +73,10 @@ sort = factory("sort")
 program = factory("program")
 sudoku = factory("sudoku")
 
-extremes = factory("extremes")
-sudoku_hard = factory("sudoku-hard")
-chain_kept = factory("chain-kept")
-sort_kept = factory("sort-kept")
+extremes = factory("extremes", draw=SECOND)
+sudoku_hard = factory("sudoku-hard", draw=SECOND)
+chain_kept = factory("chain-kept", draw=SECOND)
+sort_kept = factory("sort-kept", draw=SECOND)
 
 extremes_val = factory("extremes", Split.VALIDATION)
 sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION)

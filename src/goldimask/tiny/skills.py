@@ -29,7 +29,7 @@ def sized(low: int, high: int) -> Sizes:
 
 def skill(name: str, summary: str, draft: partial) -> ProblemFamily:
     """A family with a side for the choice of settings."""
-    return ProblemFamily(name, summary, draft, words=(), validated=True)
+    return ProblemFamily(name, summary, draft, words=(), version=2, validated=True)
 
 
 SKILLS: dict[str, ProblemFamily] = {

@@ -40,6 +40,23 @@ def test_more_wrong_results_leave_the_problems_alone():
     assert sum(int(r["wrong"]) > 0 for r in spoilt) > 150
 
 
+def test_replayed_rows_have_a_share_of_wrong_results_of_their_own():
+    mixed, spoilt = tiny_skills(80, eta=0.3, replayed_eta=0.0), tiny_skills(80, eta=0.3)
+    for one, other in zip(mixed, spoilt, strict=True):
+        if one["role"] == "taught":
+            assert one == other  # the same rows, wrong in the same places
+        else:
+            assert one["wrong"] == "0" and one["response"] == other["clean"]
+    assert any(row["wrong"] != "0" for row in mixed)
+
+
+def test_test_problems_are_the_second_draw():
+    problems = {p.key for p in SKILLS["extremes"].problems(20, seed=1)}
+    asked = {i.meta["problem"].key for i in get_task("tiny-extremes", n=20).load(None)}
+    assert asked == problems
+    assert not problems & {p.key for p in SKILLS["extremes"].problems(20, seed=0)}
+
+
 def test_an_unknown_skill_is_named():
     with pytest.raises(GoldimaskError, match=r"unknown skill 'extrems'.*extremes"):
         tiny_skills(4, taught=["extrems"])
