@@ -24,7 +24,8 @@ from goldimask.stats import Spread, spread
 from goldimask.tables import Cell, Share, Table
 from goldimask.thresholds import Point, threshold
 
-Members = Mapping[str, list[Source]]  # panel -> runs
+Run = list[Outcome]
+Sides = tuple[list[Run], list[Run]]  # of two rows, by seed
 
 
 def decoding_tables(sources: Sequence[Source], found: dict[str, list[Point]]) -> list[Table]:
@@ -134,21 +135,32 @@ def frontier_tables(sources: Sequence[Source], found: dict[str, list[Point]]) ->
     out = []
     for decoder, some in found.items():
         taus = sorted({p.tau for p in some})
-        parts: dict[str, list[tuple[Cell, ...]]] = {}
+        sides: dict[str, dict[str, Sides]] = {}  # panel -> row -> Vanilla's answers and its own
         for panel, members in panels.items():
             names = dict.fromkeys(p.run for p in some if p.panel == panel)
             rival = next((s.name for s in members if s.row == "vanilla" and s.name in names), None)
             rows = by_row(members)
-            for name in names if rival else ():
-                if name != rival:
-                    cells = at_equal_steps(rows[rival or ""], rows[name], decoder, taus)
-                    parts.setdefault(panel, []).append((name, *cells))
+            if rival:
+                shown = {n: same_seeds(rows[rival], rows[n]) for n in names if n != rival}
+                sides |= {panel: shown} if shown else {}
+        parts = {
+            panel: [(name, *at_equal_steps([one], decoder, taus)) for name, one in shown.items()]
+            for panel, shown in sides.items()
+        }
+        together = [  # rows with as many seeds in every panel
+            (name, *at_equal_steps(many, decoder, taus))
+            for name in next(iter(sides.values()), {})
+            if len(many := [x[name] for x in sides.values() if name in x]) == len(sides) > 1
+            and len({len(first) for first, _ in many}) == 1
+        ]
+        parts |= {"all": together} if together else {}
         if parts and len(taus) > 1:
             columns = ("method", *(f"at {tau:g}" for tau in taus))
             note = (
                 "Accuracy minus Vanilla's at the same mean number of steps, with Vanilla's "
                 "threshold chosen for it (linear between measured thresholds); points, 95 % "
-                "bootstrap over problems and seeds, on the problems judged at every threshold. "
+                "bootstrap over problems and seeds, and backbones over all, on the problems judged "
+                "at every threshold. "
                 "outside: Vanilla does not reach that number of steps."
             )
             title = f"Against Vanilla at equal steps, {decoder}"
@@ -157,26 +169,27 @@ def frontier_tables(sources: Sequence[Source], found: dict[str, list[Point]]) ->
     return out
 
 
-def at_equal_steps(
-    mine: Mapping[int | None, list[Outcome]],
-    other: Mapping[int | None, list[Outcome]],
-    decoder: str,
-    taus: Sequence[float],
-) -> list[str]:
-    """A cell per threshold of the other row, over the seeds of both; an untuned model has none."""
-    seeds = sorted(s for s in mine if s is not None and (s in other or None in other))
-    first, second = [mine[s] for s in seeds], [other.get(s, other.get(None, [])) for s in seeds]
-    rivals = [row for tau in taus if (row := at_threshold(first, decoder, tau, first)) is not None]
+def same_seeds(first: Mapping[int | None, Run], second: Mapping[int | None, Run]) -> Sides:
+    """The runs of the seeds of both; an untuned model has none and stands beside every one."""
+    seeds = sorted(s for s in first if s is not None and (s in second or None in second))
+    return [first[s] for s in seeds], [second.get(s, second.get(None, [])) for s in seeds]
+
+
+def at_equal_steps(sides: Sequence[Sides], decoder: str, taus: Sequence[float]) -> list[str]:
+    """A cell per threshold of the second row; several panels are backbones to draw from."""
+    first, second = ([run for both in sides for run in both[i]] for i in (0, 1))
+    at = [at_threshold(first, decoder, tau, first, len(sides)) for tau in taus]
+    rivals = [row for row in at if row is not None]
     cells = []
     for tau in taus:
-        own = at_threshold(second, decoder, tau, first)
+        own = at_threshold(second, decoder, tau, first, len(sides))
         gap = frontier(rivals, own) if own and rivals else None
         cells.append("outside" if gap is None else interval(gap))
     return cells
 
 
 def at_threshold(
-    runs: list[list[Outcome]], decoder: str, tau: float, like: list[list[Outcome]]
+    runs: list[Run], decoder: str, tau: float, like: list[Run], backbones: int = 1
 ) -> Scored | None:
     """A row at one threshold, each task at its own length where there are several."""
     lengths: dict[str, set[int]] = {}
@@ -192,7 +205,7 @@ def at_threshold(
         for run in runs
     ]
     problems = problems_of(*mine)
-    return scored(mine, problems) if problems and all(mine) else None
+    return scored(mine, problems, backbones) if problems and all(mine) else None
 
 
 def supervision_table(sources: Sequence[Source]) -> list[Table]:

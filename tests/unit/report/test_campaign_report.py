@@ -210,6 +210,27 @@ def test_frontier_is_linear_between_thresholds(tmp_path):
     assert [x.split()[0] for x in cells] == ["+25.0", "+25.0"]
 
 
+def test_frontier_over_all_backbones(tmp_path):
+    """Vanilla of both: 30 % with 16 calls, 40 with 20; 60 and 40 % with 18 are 15 above."""
+    folders = []
+    for on, share in (("tiny", 0.6), ("tiny-b", 0.4)):
+        for row, shares, calls in (
+            ("vanilla", (0.3, 0.4), (16, 20)),
+            ("gift", (share,) * 2, (18,) * 2),
+        ):
+            found = [
+                o
+                for tau, right, steps in zip((0.7, 0.9), shares, calls, strict=True)
+                for o in answers(right, ("countdown",), [threshold(tau)], steps=steps)
+            ]
+            folders.append(
+                write_cell(tmp_path / f"{on}-{row}", {"preset": row}, found, backbone=on)
+            )
+    cells = [line for line in tables(folders)["frontier"].rows if line[0] == "gift"]
+    firsts = [[str(x).split()[0] for x in line[1:]] for line in cells]
+    assert firsts == [["+25.0"] * 2, ["+5.0"] * 2, ["+15.0"] * 2]
+
+
 def test_the_best_rate_is_that_of_the_mean_over_backbones(tmp_path):
     """On tiny alone 1e-3 would win; a rate that one backbone lacks cannot."""
     shares = {
