@@ -10,8 +10,8 @@
               fitted on one half of the examples and judged on the other, both ways
 
 `F` is the paper's marginal of an empty reveal, sum over i of lambda(p_i) phi(A_ij), its pairs the
-terms of that sum, on the last block. `near` needs no model: exp(-|i - j| / 4). One pass per shown
-token; intervals resample examples.
+terms of that sum, on the last block; `F of surprises` has A_ij (1 - p_j) in the place of A_ij.
+`near` needs no model: exp(-|i - j| / 4). One pass per shown token; intervals resample examples.
 """
 
 from __future__ import annotations
@@ -121,6 +121,8 @@ def observe(
     near = np.exp(-np.abs(places[:, None] - places[shown][None]) / REACH)
     found = {f"attention, block {i}": a for i, a in enumerate(attention)}
     found |= {"F": priority(p)[:, None] * Support()(attention[-1]), "near": near}
+    surprise = Support()(attention[-1] * (1 - p[shown])[None])
+    found |= {"F of surprises": priority(p)[:, None] * surprise}
     found |= {"lambda of the target": np.broadcast_to(priority(p)[:, None], shape)}
     found |= {"1 - p of the target": np.broadcast_to(1 - p[:, None], shape)}
     found |= {"1 - p of the token": np.broadcast_to(1 - p[shown][None], shape)}

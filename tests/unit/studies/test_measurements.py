@@ -349,6 +349,9 @@ def test_benefit_is_what_showing_one_token_changes(backbone: Backbone) -> None:
             assert found["benefit"][i, k] == pytest.approx(truth, abs=1e-5)
             mass = float(attention[0, places[i], places[token]])
             assert found["attention, block 1"][i, k] == pytest.approx(mass, abs=1e-6)
+            p, own = (float(before[places[at]].exp()) for at in (i, token))
+            support = mass * (1 - own) / (mass * (1 - own) + 0.05)
+            assert found["F of surprises"][i, k] == pytest.approx(p * (1 - p) ** 3 * support, 1e-4)
     for name, values in found.items():
         np.testing.assert_allclose(values, again[name], atol=1e-5)
 
