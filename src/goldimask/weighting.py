@@ -9,8 +9,9 @@ Boundary cases of the paper's proposition, n_+ = number of positive utilities:
     (c) 0 < c n_+ < n   w = c on the positive ones, the rest spread evenly over the others
     (d) n_+ = 0     w = 1
 
-Two options that the paper does not have: `share` makes the cap grow with the targets, c = max(1,
-share n); `floor` gives every target at least f, w <- f + (1 - f) w, the mean staying one.
+Three options that the paper does not have: `share` makes the cap grow with the targets, c = max(1,
+share n); `floor` gives every target at least f, w <- f + (1 - f) w, the mean staying one; `after`
+leaves the weights uniform in the first epochs, until p says something about a new skill.
 
 Where nothing was revealed the weights are uniform (D3, docs/decisions.md): without new context
 there is no gain to measure. Weights are float64 inside, float32 outside, and always detached.
@@ -139,6 +140,7 @@ class WaterFill:
     kept_scale: KeptScale = "paper"
     share: float | None = None
     floor: float = 0.0
+    after: int = 0
     needs: frozenset[Signal] = frozenset({Signal.LOGP})
 
     def __call__(self, c, s, batch, supervised, logp, keys) -> Weights:
@@ -153,7 +155,8 @@ class WaterFill:
             w = normalised(u, supervised)
             if self.rule == "normalize-then-clip":
                 w = w.clamp_max(self.cap)  # the clipped mass is lost, not redistributed
-        w = torch.where(revealed_any(c, supervised), w, supervised.double())
+        weighed = revealed_any(c, supervised) & (keys.epoch >= self.after)
+        w = torch.where(weighed, w, supervised.double())
         return Weights(w.float(), loss_scale(c, batch, supervised, self.kept_scale))
 
 
@@ -186,12 +189,17 @@ def waterfill(
     kept_scale: KeptScale = "paper",
     share: float | None = None,
     floor: float = 0.0,
+    after: int = 0,
 ) -> Weigh:
     """Measured utility, water-filled to mean one under a cap (GoldiMask)."""
     for name, value in (("share", share), ("floor", floor)):
         if value is not None and not 0 <= value <= 1:
             raise GoldimaskError(f"method.weigh.{name}: {value} must be between 0 and 1")
-    return WaterFill(read_curve(priority, cap), cap, "waterfill", kept_scale, share, floor)
+    if after < 0:
+        raise GoldimaskError(
+            f"method.weigh.after: {after} must not be negative; epochs count from 0"
+        )
+    return WaterFill(read_curve(priority, cap), cap, "waterfill", kept_scale, share, floor, after)
 
 
 @WEIGHERS.register("uncapped")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from goldimask.errors import GoldimaskError
+from goldimask.keys import Keys
 from goldimask.objective import Priority
 from goldimask.types import Batch, Corruption, Signals
 from goldimask.weighting import (
@@ -164,7 +165,7 @@ def test_nothing_revealed_means_uniform_weights():
     before = torch.where(supervised, -3.0, 0.0)
     after = torch.where(supervised, torch.linspace(-2, -0.1, 12)[None], 0.0)
     for weigh in (waterfill(), uncapped()):
-        w = weigh(c, Signals(logp=before), batch, supervised, after, None)
+        w = weigh(c, Signals(logp=before), batch, supervised, after, Keys(0))
         assert torch.equal(w.value, supervised.float())
         assert w.scale.item() == pytest.approx(1 / (0.5 * 12))
 
@@ -174,7 +175,7 @@ def test_kept_scale_match_has_the_total_of_k_targets():
     before = torch.where(supervised, -3.0, 0.0)
     after = torch.where(supervised, torch.linspace(-2, -0.1, 12)[None], 0.0)
     paper, match = (
-        waterfill(kept_scale=mode)(c, Signals(logp=before), batch, supervised, after, None)
+        waterfill(kept_scale=mode)(c, Signals(logp=before), batch, supervised, after, Keys(0))
         for mode in ("paper", "match")
     )
     assert torch.equal(paper.value, match.value)
@@ -205,14 +206,27 @@ def test_a_cap_that_is_a_share_and_a_floor(rows, share, floor):
     batch = Batch(every.long(), every, every, torch.arange(len(u)))
     weigh = waterfill(share=share, floor=floor, priority=[0, 0])  # lambda = 1: the gain is u
     after = torch.zeros_like(u)
-    found = weigh(c, Signals(logp=after - u), batch, targets, after, None).value.double()
+    found = weigh(c, Signals(logp=after - u), batch, targets, after, Keys(0)).value.double()
     expected = floor * targets + (1 - floor) * together
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(found.sum(1), targets.sum(1), rtol=1e-5)
     assert (found[targets] >= floor - 1e-6).all()
 
 
-@pytest.mark.parametrize("options", [{"share": -0.1}, {"share": 2}, {"floor": 1.5}])
-def test_share_and_floor_are_shares(options):
+def test_weights_are_uniform_in_the_first_epochs():
+    batch, c, supervised = _case(keep=4, candidates=6, revealed=2)
+    logp = torch.log(torch.linspace(0.1, 0.6, batch.ids.shape[1]))[None].expand(batch.ids.shape)
+    probe = Signals(logp=logp - 0.5)
+    late, plain = waterfill(after=2), waterfill()
+    for epoch in (0, 1):
+        found = late(c, probe, batch, supervised, logp, Keys(0, epoch))
+        assert torch.equal(found.value, supervised.float())
+    now = plain(c, probe, batch, supervised, logp, Keys(0, 2)).value
+    assert torch.equal(late(c, probe, batch, supervised, logp, Keys(0, 2)).value, now)
+    assert not torch.equal(now, supervised.float())
+
+
+@pytest.mark.parametrize("options", [{"share": -0.1}, {"share": 2}, {"floor": 1.5}, {"after": -1}])
+def test_options_of_water_filling_are_in_range(options):
     with pytest.raises(GoldimaskError, match=r"method\.weigh"):
         waterfill(**options)
