@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 CONTROLS = {i: f"\\x{i:02x}" for i in (*range(32), *range(127, 160)) if chr(i) not in "\n\t"}
@@ -55,6 +56,12 @@ def say(message: str) -> None:
         console = terminal(stderr=True)
         whole = not console.is_terminal
         console.print(visible(message), highlight=False, soft_wrap=whole)
+
+
+@cache
+def say_once(message: str) -> None:
+    """What holds for many things of one command."""
+    say(message)
 
 
 def suggest(*commands: str) -> None:

@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from goldimask.console import say_once
 from goldimask.errors import GoldimaskError, short
 from goldimask.files import read_object, write_json
 
@@ -317,6 +318,7 @@ def answerer(folder: Path) -> Manifest:
     """Whose answers an evaluation folder holds.
 
     An evaluation inside a run is refused when the run's weights are no longer those that answered.
+    Where they were taken away, as from cells that are kept for their answers, a line says so.
     """
     manifest = read_manifest(folder)
     if manifest is None or manifest.kind != "evaluate":
@@ -325,7 +327,11 @@ def answerer(folder: Path) -> Manifest:
             "whose answers these are; remove the folder and evaluate again"
         )
     run = folder.resolve().parent
-    if (run / RECIPE).is_file():
+    if (run / RECIPE).is_file() and not any(run.glob("*/*.safetensors")):
+        say_once(
+            f"{run.parent}: runs without weights, so that nobody can check whose answers are there"
+        )
+    elif (run / RECIPE).is_file():
         from goldimask.backbones.identity import weights_hash
 
         weights = weights_hash(run, remember=folder / DIGESTS)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -38,6 +39,8 @@ def write_run(folder, preset, seed=1, answers=None):
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     facts = {"steps": 30, "examples": 9, "eval_loss_first": 2.0, "eval_loss_best": 1.0}
     write_manifest(folder, Manifest(kind="train", key="k", model="m", weights="b", facts=facts))
+    (folder / "adapter").mkdir()
+    (folder / "adapter" / "adapter_model.safetensors").touch()  # its hash is `weights`
     lines = [
         {"step": 10 * (i + 1), "loss": x, "seconds/train": 0.5, "seconds/probe": 0.1 * seed}
         for i, x in enumerate(LOSSES[preset])
@@ -117,6 +120,16 @@ def test_answers_of_other_weights_are_refused(runs, weights):
     weights["ours"] = "changed"
     with pytest.raises(GoldimaskError, match=r"ours.eval: these are answers of weights w, but"):
         make_report(*read_sources(runs))
+
+
+def test_answers_of_weights_that_were_taken_away_are_shown_with_a_word(runs, weights, capsys):
+    before = make_report(*read_sources(runs)).tables
+    weights["ours"] = "changed"
+    for file in Path(runs[0]).parent.glob("*/adapter/*.safetensors"):
+        file.unlink()
+    capsys.readouterr()
+    assert make_report(*read_sources(runs)).tables == before
+    assert capsys.readouterr().err.count("runs without weights") == 1
 
 
 def test_seeds_of_a_method_are_given_one_name(tmp_path):

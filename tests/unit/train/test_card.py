@@ -43,6 +43,7 @@ def run(tmp_path: Path, weights: dict[str, str]) -> Path:
     words = [f"backbone.path={base}", f"data.path={rows}", "method.weigh.cap=3"]
     folder = tmp_path / "runs" / "mine"
     (folder / "adapter").mkdir(parents=True)
+    (folder / "adapter" / "adapter_model.safetensors").touch()  # its hash is `weights`
     (folder / "recipe.yaml").write_text(recipe_yaml(load_recipe("tiny", words)))
     versions: dict[str, str | None] = {"goldimask": "0.1.0"}
     made = Manifest(kind="train", key="k", model="m", weights="abc", facts=FACTS, versions=versions)
