@@ -63,7 +63,8 @@ def test_a_campaign_on_a_real_slurm(tmp_path: Path) -> None:
         trainings = [numbers[0] for numbers in sent["submitted"].values()]
         assert len({x.split("_")[0] for x in trainings}) == 1  # one array
         again = compare(env, tmp_path, *given)  # somebody else, at the same time
-        assert not again["submitted"] and len(again["waiting"]) == 3
+        assert not again["submitted"]
+        assert "tiny_vanilla_s0" in again["waiting"]  # the short ones may have ended meanwhile
 
         vanilla = next(x for name, (x, *_) in sent["submitted"].items() if "vanilla" in name)
         wait(lambda: steps(out) >= 3, 300, "the first steps")
