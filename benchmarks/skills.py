@@ -40,8 +40,9 @@ def read(*words: str) -> list[Comparison]:
 
 
 def of_role(panel: Comparison, role: str) -> list[str]:
-    """Its tasks; `-val` are the problems that settings are chosen on."""
-    names = {f"tiny-{n}{end}" for n in ROLES.get(role, TAUGHT + REPLAYED) for end in ("", "-val")}
+    """Its tasks; `-val` are the problems that settings are chosen on, `-new` a later draw."""
+    ends = ("", "-val", "-new")
+    names = {f"tiny-{n}{end}" for n in ROLES.get(role, TAUGHT + REPLAYED) for end in ends}
     return [t for t in panel.tasks if t in names]
 
 

@@ -272,6 +272,7 @@ def draw_intervals(axis: Axes, chart: Intervals) -> None:
     axis.axvline(0, color="black", linewidth=0.7)
     axis.set_yticks(range(len(chart.bars)), [literal(b.name) for b in chart.bars], fontsize=7)
     axis.set_ylim(len(chart.bars) - 0.5, -0.5)
+    axis.locator_params(axis="x", nbins=6)  # labels of small numbers are wide
 
 
 def literal(text: str) -> str:

@@ -2,7 +2,8 @@
 
     goldimask train ...  ->  goldimask eval ...        a job starts when those it needs are done
 
-As many run at once as there are slots; a slot is a device (or several), or a CPU thread. A job is
+As many run at once as there are slots; a slot is a device (or several), or a CPU thread. On a CPU
+their processes are forks of one that has imported everything (`warm.py`). A job is
 claimed by a lock of the operating system before it starts, so that two campaigns in one folder
 share the work: what another one has claimed is waited for, and what it has done is not done again.
 
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from goldimask.campaign.warm import Child, Warm
 from goldimask.errors import GoldimaskError
 from goldimask.files import write_json
 from goldimask.jobs import drop_lock, take_lock
@@ -90,7 +92,7 @@ class Ended:
 @dataclass
 class _Running:
     job: Job
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | Child
     log: Path
     slot: Slot
     lock: FileLock | None
@@ -122,6 +124,8 @@ def execute(
     """Run all jobs, in their order where their needs allow; yields each as it ends."""
     logs.mkdir(parents=True, exist_ok=True)
     free: list[Slot] = [{}] * slots if isinstance(slots, int) else list(slots)
+    alike = program is PROGRAM and not any(free) and sys.platform == "linux" and len(jobs) > 1
+    warm = Warm() if alike else None
     waiting = {job.name: job for job in jobs}
     later: dict[str, float] = {}
     returned: dict[str, int] = {}
@@ -148,7 +152,8 @@ def execute(
                     yield Ended(job, ran=False)
                     continue
                 try:
-                    running.append(_start(job, logs, program, words(job), free.pop(0), lock))
+                    slot = free.pop(0)
+                    running.append(_start(job, logs, warm or program, words(job), slot, lock))
                 except OSError as error:  # no room for the log, no more processes
                     _release(lock)
                     failed.add(job.name)
@@ -170,6 +175,8 @@ def execute(
             time.sleep(0.05)
     finally:
         _stop(running)
+        if warm is not None:
+            warm.close()
 
 
 def claimed(job: Job) -> tuple[bool, FileLock | None]:
@@ -198,13 +205,15 @@ def _release(lock: FileLock | None) -> None:
 def _start(
     job: Job,
     logs: Path,
-    program: Sequence[str],
+    program: Sequence[str] | Warm,
     words: Sequence[str],
     slot: Slot,
     lock: FileLock | None,
 ) -> _Running:
-    """A fresh process with one thread, whose group ends with ours."""
+    """A process with one thread, whose group ends with ours."""
     log = forget(logs, job.name)
+    if isinstance(program, Warm):
+        return _Running(job, program.start(words, log, slot), log, slot, lock)
     with log.open("ab") as out:
         process = subprocess.Popen(
             (*program, *words),
@@ -226,6 +235,7 @@ def _end_with_parent() -> None:
 
 def _ended(one: _Running, logs: Path) -> Ended:
     code, seconds = one.process.returncode, time.monotonic() - one.began
+    assert code is not None  # it has ended
     return Ended(one.job, settle(one.job, code, logs), seconds)
 
 

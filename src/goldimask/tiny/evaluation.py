@@ -13,7 +13,7 @@ from goldimask.tiny.families import problem_family
 from goldimask.tiny.problem import Split
 
 PREFIX = "tiny-"
-SECOND = 1  # the first draw of the skills' test problems judged an earlier regime (docs/log)
+SECOND, THIRD = 1, 2  # draws of the skills' test problems: earlier ones judged others (docs/log)
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
@@ -23,10 +23,11 @@ def tiny(
     seed: int = 0,
     protocol: Protocol = "fixed",
     split: Split = Split.TEST,
+    suffix: str = "",
 ) -> Task:
     """A family of generated problems; `n` and `seed` say which. Both protocols are the same."""
     source = problem_family(family)
-    name = f"{PREFIX}{family}{'' if split is Split.TEST else '-val'}"
+    name = f"{PREFIX}{family}{suffix}"
 
     def load(path: Path | str | None = None) -> list[Item]:
         if path is not None:
@@ -58,11 +59,13 @@ def tiny(
     )
 
 
-def factory(family: str, split: Split = Split.TEST, draw: int = 0) -> Callable[..., Task]:
+def factory(
+    family: str, split: Split = Split.TEST, draw: int = 0, suffix: str = ""
+) -> Callable[..., Task]:
     """The factory that the registry knows as `tiny-<family>`; its signature is its options."""
 
     def make(n: int = 100, seed: int = draw, protocol: Protocol = "fixed") -> Task:
-        return tiny(family, n, seed, protocol, split)
+        return tiny(family, n, seed, protocol, split, suffix)
 
     return make
 
@@ -78,7 +81,12 @@ sudoku_hard = factory("sudoku-hard", draw=SECOND)
 chain_kept = factory("chain-kept", draw=SECOND)
 sort_kept = factory("sort-kept", draw=SECOND)
 
-extremes_val = factory("extremes", Split.VALIDATION)
-sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION)
-chain_kept_val = factory("chain-kept", Split.VALIDATION)
-sort_kept_val = factory("sort-kept", Split.VALIDATION)
+extremes_new = factory("extremes", draw=THIRD, suffix="-new")
+sudoku_hard_new = factory("sudoku-hard", draw=THIRD, suffix="-new")
+chain_kept_new = factory("chain-kept", draw=THIRD, suffix="-new")
+sort_kept_new = factory("sort-kept", draw=THIRD, suffix="-new")
+
+extremes_val = factory("extremes", Split.VALIDATION, suffix="-val")
+sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION, suffix="-val")
+chain_kept_val = factory("chain-kept", Split.VALIDATION, suffix="-val")
+sort_kept_val = factory("sort-kept", Split.VALIDATION, suffix="-val")

@@ -66,7 +66,7 @@ def test_an_unknown_skill_is_named():
 
 @pytest.mark.parametrize("name", list(SKILLS))
 def test_own_solutions_are_right_and_wrong_ones_wrong(name):
-    for task in (get_task(f"tiny-{name}", n=5), get_task(f"tiny-{name}-val", n=5)):
+    for task in (get_task(f"tiny-{name}{end}", n=5) for end in ("", "-val", "-new")):
         for item in task.load(None):
             problem = item.meta["problem"]
             assert item.id.startswith(f"{task.name}/")
@@ -77,6 +77,18 @@ def test_own_solutions_are_right_and_wrong_ones_wrong(name):
                 False,
                 False,
             ]
+
+
+@pytest.mark.parametrize("name", list(SKILLS))
+def test_the_later_draw_has_other_problems(name):
+    """A confirmation is worth nothing on problems that a regime was chosen by."""
+    prompts = {
+        end: {item.prompt for item in get_task(f"tiny-{name}{end}", n=200).load(None)}
+        for end in ("", "-val", "-new")
+    }
+    assert len(prompts["-new"]) == 200
+    assert not prompts["-new"] & prompts["-val"]  # another side
+    assert len(prompts["-new"] & prompts[""]) <= 1  # the same side: chance alone
 
 
 def test_responses_have_the_promised_lengths():
