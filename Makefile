@@ -8,7 +8,7 @@ export TOKENIZERS_PARALLELISM := false
 .PHONY: help demo test real fuzz chaos load tools lint docs clean
 
 help:
-	@echo "make demo   teach the embedded model two skills in three ways, and compare (5 minutes)"
+	@echo "make demo   teach the embedded model a skill in three ways, and compare (5 minutes)"
 	@echo "make test   lint, types and tests"
 	@echo "make real   the tests that take the real thing and their time: kills, a cluster, the wheel elsewhere"
 	@echo "make fuzz   hostile input at every border, for hours (SCALE=0.01: for minutes)"

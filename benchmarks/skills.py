@@ -36,11 +36,13 @@ TAU = 0.9  # the threshold of the campaign
 def read(*words: str) -> list[Comparison]:
     """The finished cells of a campaign, or runs; a comparison for each base."""
     sources, _ = read_sources(words)
+    if not sources:
+        raise typer.BadParameter(f"{', '.join(words)}: no finished cell or run")
     return compare_sources(sources, Choices(allow_incomplete=True, tau=TAU))
 
 
 def of_role(panel: Comparison, role: str) -> list[str]:
-    """Its tasks; `-val` are the problems that settings are chosen on, `-new` a later draw."""
+    """Its tasks; `-val` are the problems that settings are chosen on, `-new` a draw of before."""
     ends = ("", "-val", "-new")
     names = {f"tiny-{n}{end}" for n in ROLES.get(role, TAUGHT + REPLAYED) for end in ends}
     return [t for t in panel.tasks if t in names]

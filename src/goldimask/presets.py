@@ -180,7 +180,7 @@ _add(
     select=reveal("static"),
     weigh=UNIFORM,
 )
-_OURS = {"clip": "a control", "c2": "a control", "floor": "for short or clean text"}
+_OURS = {"clip": "a control", "c2": "a control", "floor": "for text with errors"}
 for _suffix, _weigh, _what in (
     ("uniform", UNIFORM, "uniform weights"),
     ("uncapped", {"kind": "uncapped", "priority": CURVE}, "weights normalised, no cap"),

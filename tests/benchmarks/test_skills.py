@@ -43,21 +43,21 @@ def panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[skills.Compa
 
 def test_roles_pairs_and_the_strongest_baseline(panels: list[skills.Comparison]) -> None:
     found = skills.summary(panels, ["cart"])
-    assert found["strongest"] == "gift"  # (35 + 100) / 2, CART (45 + 70) / 2
+    assert found["strongest"] == "gift"  # (35 + 3 * 100) / 4, CART (45 + 3 * 70) / 4
     own = found["rows"]["goldimask-d"]
-    assert [own[k] for k in ("taught", "kept", "mean")] == pytest.approx([55, 90, 72.5])
+    assert [own[k] for k in ("taught", "kept", "mean")] == pytest.approx([55, 90, 81.25])
     assert own["taught to base"].value == pytest.approx(0.35)
     assert own["kept to base"].value == pytest.approx(0.0)
-    assert own["mean to vanilla"].value == pytest.approx(0.1)  # 72.5 - 62.5
-    assert own["mean to gift"].value == pytest.approx(0.05)  # 72.5 - 67.5
-    assert own["steps to vanilla"].value == pytest.approx(-0.25)
-    assert own["mean to cart"].value == pytest.approx(0.15)  # 72.5 - 57.5
+    assert own["mean to vanilla"].value == pytest.approx(0.1)  # 81.25 - 71.25
+    assert own["mean to gift"].value == pytest.approx(-0.025)  # 81.25 - 83.75
+    assert own["steps to vanilla"].value == pytest.approx(-0.125)
+    assert own["mean to cart"].value == pytest.approx(0.175)  # 81.25 - 63.75
     assert own["share"] == pytest.approx(0.5)
     assert own["mean to vanilla"].low <= 0.1 <= own["mean to vanilla"].high
     assert "mean to base" not in found["rows"]["base"]
     rows = {row[0]: row for row in skills.table_of(found).rows}
-    assert rows["goldimask-d"][1:5] == ("55.0", "90.0", "72.5", "15.0")
-    assert str(rows["goldimask-d"][8]).startswith("+5.0 [")
+    assert rows["goldimask-d"][1:5] == ("55.0", "90.0", "81.2", "17.5")
+    assert str(rows["goldimask-d"][8]).startswith("-2.5 [")
 
 
 def test_a_curve_has_a_point_for_every_campaign(panels: list[skills.Comparison]) -> None:
@@ -65,7 +65,7 @@ def test_a_curve_has_a_point_for_every_campaign(panels: list[skills.Comparison])
     figure = skills.curve({"0": found, "10": found}, ["vanilla", "goldimask-d"])
     shown = skills.bars(found).charts
     assert [b.name for b in shown[0].bars] == ["vanilla", "gift", "cart", "goldimask-d"]
-    assert [shown[0].bars[3].value, shown[2].bars[3].value] == pytest.approx([35, -25])
+    assert [shown[0].bars[3].value, shown[2].bars[3].value] == pytest.approx([35, -12.5])
     mean, taught, kept = figure.charts
     assert [line.name for line in mean.lines] == ["vanilla", "goldimask-d"]
     assert taught.lines[0].points == ((0.0, pytest.approx(25)), (10.0, pytest.approx(25)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 VERBS = {  # verb -> (its file, the first line of its help)
-    "demo": ("campaigns", "Teach the embedded model two skills in three ways, and compare."),
+    "demo": ("campaigns", "Teach the embedded model a skill in three ways, and compare."),
     "init": ("starting", "Look at your rows and write a recipe for them."),
     "train": ("training", "Fine-tune a backbone as a recipe says."),
     "eval": ("evaluation", "Decode benchmarks and score the answers."),

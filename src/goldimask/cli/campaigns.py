@@ -259,7 +259,7 @@ def demo(
     tau: Annotated[float, typer.Option(help="Confidence threshold of the parallel decoder.")] = 0.9,
     as_json: JsonFlag = False,
 ) -> None:
-    """Teach the embedded model two skills in three ways, and compare.
+    """Teach the embedded model a skill in three ways, and compare.
 
     Trains Vanilla, GoldiMask-D and GoldiMask-D above a floor on a CPU, offline, in five minutes,
     says what each gained over the base and what it kept, and ends in a page that shows what the

@@ -1,7 +1,8 @@
 """Reveal selection in a training step: signals in, reveal mask out (paper, Algorithm 1, step 3).
 
     lambda_i = lambda(p_i),  p_i the probe's probability of the true token
-    A_ij     = the probe's attention from candidate i to candidate j, not renormalised
+    A_ij     = the probe's attention from candidate i to candidate j, not renormalised; with
+               `surprise`, which is ours, times 1 - p_j: what was expected tells nothing
     R        = maximiser(A, lambda, B),  B = |C| - K
 
 Examples with K = 0 have no target to support and reveal nothing, as do examples with B = 0; neither
@@ -51,6 +52,7 @@ class SubmodularSelect:
     swap: oracle.Swap = "pair"
     swaps: int | None = None
     engine: Engine = "auto"
+    surprise: bool = False
     needs: frozenset[Signal] = BOTH
     race: Race = field(default_factory=Race, compare=False, repr=False)
 
@@ -94,13 +96,15 @@ class SubmodularSelect:
             got = sent()
             p = np.exp(np.minimum(got[:, 0].double().numpy(), 0.0))
             lams = [self.priority(p[b, columns[b]]) for b in asked]
+            tells = torch.from_numpy(1.0 - p).float()[:, None] if self.surprise else 1.0
 
             def host() -> list[Selection]:
-                a = got[:, 1:] if cut else square
+                a = (got[:, 1:] if cut else square) * tells
                 return self.on_host(a, asked, columns, lams, budgets, seeds, threads)
 
             def device() -> list[Selection]:
-                return self.on_device(square, asked, lams, budgets, seeds)
+                a = square * send(tells, square.device) if self.surprise else square
+                return self.on_device(a, asked, lams, budgets, seeds)
 
             found: list[Selection] = []
             if len(asked) and engine == "auto":
@@ -211,9 +215,10 @@ def greedy(
     priority: PrioritySpec = PAPER,
     support: dict[str, Any] = SATURATING,
     engine: Engine = "auto",
+    surprise: bool = False,
 ) -> Select:
     """Add the candidate with the largest marginal until the budget is spent (GoldiMask-D)."""
-    return build("greedy", priority, support, engine=engine)
+    return build("greedy", priority, support, engine=engine, surprise=surprise)
 
 
 @SELECTORS.register("randomized", aliases=("r",))

@@ -9,7 +9,7 @@
                         `IDENTIFIERS`; nothing foretells them
     tiny-1k-clean       the same problems and identifiers, eta = 0
     tiny-1k-labels      the same problems and wrong labels, no identifiers
-    tiny-skills         skills that the bases lack, and some that they have (`skills.py`), with
+    tiny-skills         a skill that the bases lack, and some that they have (`skills.py`), with
                         wrong labels, eta = 0.2 (`replayed_eta` of those that are replayed, unless
                         it is the same); rows say which are taught and which replayed
 
@@ -96,7 +96,7 @@ def tiny_skills(
     replayed: Sequence[str] = REPLAYED,
     replayed_eta: float | None = None,
 ) -> list[Columns]:
-    """1,000 rows, taught and replayed skills in turn; 20 % of the results are wrong."""
+    """1,000 rows, a taught skill and three replayed ones in turn; 20 % of the results are wrong."""
     roles = dict.fromkeys(taught, "taught") | dict.fromkeys(replayed, "replayed")
     for name in roles:
         if name not in SKILLS:

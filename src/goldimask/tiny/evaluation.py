@@ -13,7 +13,7 @@ from goldimask.tiny.families import problem_family
 from goldimask.tiny.problem import Split
 
 PREFIX = "tiny-"
-SECOND, THIRD = 1, 2  # draws of the skills' test problems: earlier ones judged others (docs/log)
+DRAW = 3  # of the skills' test problems: earlier ones have judged other settings (docs/log)
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
@@ -76,15 +76,10 @@ sort = factory("sort")
 program = factory("program")
 sudoku = factory("sudoku")
 
-extremes = factory("extremes", draw=SECOND)
-sudoku_hard = factory("sudoku-hard", draw=SECOND)
-chain_kept = factory("chain-kept", draw=SECOND)
-sort_kept = factory("sort-kept", draw=SECOND)
-
-extremes_new = factory("extremes", draw=THIRD, suffix="-new")
-sudoku_hard_new = factory("sudoku-hard", draw=THIRD, suffix="-new")
-chain_kept_new = factory("chain-kept", draw=THIRD, suffix="-new")
-sort_kept_new = factory("sort-kept", draw=THIRD, suffix="-new")
+extremes = factory("extremes", draw=DRAW)
+sudoku_hard = factory("sudoku-hard", draw=DRAW)
+chain_kept = factory("chain-kept", draw=DRAW)
+sort_kept = factory("sort-kept", draw=DRAW)
 
 extremes_val = factory("extremes", Split.VALIDATION, suffix="-val")
 sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION, suffix="-val")

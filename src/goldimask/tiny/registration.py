@@ -19,7 +19,11 @@ def add_corpora(registry: Registry[Any]) -> None:
         ("tiny-12k", "tiny_12k", "12,000 problems with wrong labels and random identifiers"),
         ("tiny-1k-clean", "tiny_1k_clean", "tiny-1k without the wrong labels"),
         ("tiny-1k-labels", "tiny_1k_labels", "tiny-1k without the identifiers"),
-        ("tiny-skills", "tiny_skills", "1,000 problems of skills that the tiny bases lack or have"),
+        (
+            "tiny-skills",
+            "tiny_skills",
+            "1,000 problems of a skill that tiny bases lack, and others",
+        ),
     ):
         registry.add(
             name,
@@ -47,5 +51,6 @@ def add_tasks(registry: Registry[Any]) -> None:
     ):
         target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"
         registry.add(f"tiny-{skill}", target, summary=f"skill: {summary}")
-        for end, why in (("val", "to choose settings on"), ("new", "drawn later, to confirm")):
-            registry.add(f"tiny-{skill}-{end}", f"{target}_{end}", summary=f"the same, {why}")
+        registry.add(
+            f"tiny-{skill}-val", f"{target}_val", summary="the same, to choose settings on"
+        )

@@ -1,15 +1,14 @@
-"""Skills that the embedded bases lack, and some that they have, for a corpus that teaches.
+"""A skill that the embedded bases lack, and some that they have, for a corpus that teaches.
 
     taught      extremes      chains of 9-10 operations, max and min among them, which pretraining
                               showed only in programs
-                sudoku-hard   9-10 blanks; pretraining has up to 10, most of it up to 8
-    replayed    chain-kept    chains of 9-10 additions and subtractions
+    replayed    sudoku-hard   9-10 blanks; pretraining has up to 10, most of it up to 8
+                chain-kept    chains of 9-10 additions and subtractions
                 sort-kept     7 numbers
 
 `tiny-skills` takes them in turn; its rows say what they are (`task`, `role`). A share `eta` of the
 results is wrong, as in `tiny-1k`. Problems fall on one of three sides by their content alone: to
-train on, to choose settings on (`tiny-<skill>-val`), and to report (`tiny-<skill>`; a later draw to
-confirm with is `tiny-<skill>-new`).
+train on, to choose settings on (`tiny-<skill>-val`), and to report (`tiny-<skill>`).
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from functools import partial
 from goldimask.tiny import chain, sort, sudoku
 from goldimask.tiny.problem import ProblemFamily, Sizes
 
-TAUGHT = ("extremes", "sudoku-hard")
-REPLAYED = ("chain-kept", "sort-kept")
+TAUGHT = ("extremes",)
+REPLAYED = ("sudoku-hard", "chain-kept", "sort-kept")
 ROLES = {"taught": TAUGHT, "kept": REPLAYED}
 
 

@@ -100,6 +100,20 @@ def test_draws_follow_the_keys():
     assert (masks[0] != masks[2]).any() and (masks[0] != masks[3]).any()
 
 
+@pytest.mark.parametrize("engine", ["host", "device"])
+def test_surprise_is_attention_times_what_was_not_expected(engine):
+    c, signals, batch = scene()
+    reveal = selector("greedy", surprise=True, engine=engine)(c, signals, batch, Keys(3))
+    for b in (0, 3):
+        rows = c.candidates[b].nonzero().squeeze(1).numpy()
+        p = signals.logp[b].double().exp()[rows].numpy()
+        attention, budget = candidate_attention(signals, b, len(rows)), int(c.budget()[b])
+        shown = select_reveal(attention * (1 - p), Priority()(p), budget, "greedy", engine="oracle")
+        plain = select_reveal(attention, Priority()(p), budget, "greedy", engine="oracle")
+        assert reveal.order[b] == rows[shown.order].tolist() != rows[plain.order].tolist()
+        assert reveal.value[b] == pytest.approx(shown.value)
+
+
 @pytest.mark.parametrize("name", ["greedy", "randomized"])
 def test_the_device_engine_selects_the_same(name):
     c, signals, batch = scene()

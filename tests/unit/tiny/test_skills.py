@@ -7,6 +7,7 @@ import pytest
 from goldimask.errors import GoldimaskError
 from goldimask.eval.tasks import get_task
 from goldimask.tiny.corpora import tiny_skills
+from goldimask.tiny.evaluation import DRAW
 from goldimask.tiny.families import PROBLEM_FAMILIES, problem_family
 from goldimask.tiny.problem import Split
 from goldimask.tiny.skills import REPLAYED, SKILLS, TAUGHT
@@ -50,13 +51,6 @@ def test_replayed_rows_have_a_share_of_wrong_results_of_their_own():
     assert any(row["wrong"] != "0" for row in mixed)
 
 
-def test_test_problems_are_the_second_draw():
-    problems = {p.key for p in SKILLS["extremes"].problems(20, seed=1)}
-    asked = {i.meta["problem"].key for i in get_task("tiny-extremes", n=20).load(None)}
-    assert asked == problems
-    assert not problems & {p.key for p in SKILLS["extremes"].problems(20, seed=0)}
-
-
 def test_an_unknown_skill_is_named():
     with pytest.raises(GoldimaskError, match=r"unknown skill 'extrems'.*extremes"):
         tiny_skills(4, taught=["extrems"])
@@ -66,7 +60,7 @@ def test_an_unknown_skill_is_named():
 
 @pytest.mark.parametrize("name", list(SKILLS))
 def test_own_solutions_are_right_and_wrong_ones_wrong(name):
-    for task in (get_task(f"tiny-{name}{end}", n=5) for end in ("", "-val", "-new")):
+    for task in (get_task(f"tiny-{name}{end}", n=5) for end in ("", "-val")):
         for item in task.load(None):
             problem = item.meta["problem"]
             assert item.id.startswith(f"{task.name}/")
@@ -80,15 +74,15 @@ def test_own_solutions_are_right_and_wrong_ones_wrong(name):
 
 
 @pytest.mark.parametrize("name", list(SKILLS))
-def test_the_later_draw_has_other_problems(name):
-    """A confirmation is worth nothing on problems that a regime was chosen by."""
-    prompts = {
-        end: {item.prompt for item in get_task(f"tiny-{name}{end}", n=200).load(None)}
-        for end in ("", "-val", "-new")
-    }
-    assert len(prompts["-new"]) == 200
-    assert not prompts["-new"] & prompts["-val"]  # another side
-    assert len(prompts["-new"] & prompts[""]) <= 1  # the same side: chance alone
+def test_test_problems_are_others_than_those_that_settings_were_chosen_by(name):
+    own, chosen = (
+        {item.prompt for item in get_task(f"tiny-{name}{end}", n=200).load(None)}
+        for end in ("", "-val")
+    )
+    assert len(own) == 200 and not own & chosen
+    for earlier in range(DRAW):  # judged other settings: chance alone brings one back
+        before = get_task(f"tiny-{name}", n=200, seed=earlier).load(None)
+        assert len(own & {item.prompt for item in before}) <= 1
 
 
 def test_responses_have_the_promised_lengths():
