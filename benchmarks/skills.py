@@ -42,8 +42,8 @@ def read(*words: str) -> list[Comparison]:
 
 
 def of_role(panel: Comparison, role: str) -> list[str]:
-    """Its tasks; `-val` are the problems that settings are chosen on, `-new` a draw of before."""
-    ends = ("", "-val", "-new")
+    """Its tasks; `-val` are the problems that settings are chosen on, the others later draws."""
+    ends = ("", "-val", "-new", "-newer")
     names = {f"tiny-{n}{end}" for n in ROLES.get(role, TAUGHT + REPLAYED) for end in ends}
     return [t for t in panel.tasks if t in names]
 

@@ -13,7 +13,7 @@ from goldimask.tiny.families import problem_family
 from goldimask.tiny.problem import Split
 
 PREFIX = "tiny-"
-DRAW = 3  # of the skills' test problems: earlier ones have judged other settings (docs/log)
+SECOND, THIRD, FOURTH = 1, 2, 3  # draws of the skills' test problems; the first is in the log
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
@@ -76,10 +76,20 @@ sort = factory("sort")
 program = factory("program")
 sudoku = factory("sudoku")
 
-extremes = factory("extremes", draw=DRAW)
-sudoku_hard = factory("sudoku-hard", draw=DRAW)
-chain_kept = factory("chain-kept", draw=DRAW)
-sort_kept = factory("sort-kept", draw=DRAW)
+extremes = factory("extremes", draw=SECOND)
+sudoku_hard = factory("sudoku-hard", draw=SECOND)
+chain_kept = factory("chain-kept", draw=SECOND)
+sort_kept = factory("sort-kept", draw=SECOND)
+
+extremes_new = factory("extremes", draw=THIRD, suffix="-new")
+sudoku_hard_new = factory("sudoku-hard", draw=THIRD, suffix="-new")
+chain_kept_new = factory("chain-kept", draw=THIRD, suffix="-new")
+sort_kept_new = factory("sort-kept", draw=THIRD, suffix="-new")
+
+extremes_newer = factory("extremes", draw=FOURTH, suffix="-newer")
+sudoku_hard_newer = factory("sudoku-hard", draw=FOURTH, suffix="-newer")
+chain_kept_newer = factory("chain-kept", draw=FOURTH, suffix="-newer")
+sort_kept_newer = factory("sort-kept", draw=FOURTH, suffix="-newer")
 
 extremes_val = factory("extremes", Split.VALIDATION, suffix="-val")
 sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION, suffix="-val")

@@ -51,6 +51,9 @@ def add_tasks(registry: Registry[Any]) -> None:
     ):
         target = f"goldimask.tiny.evaluation:{skill.replace('-', '_')}"
         registry.add(f"tiny-{skill}", target, summary=f"skill: {summary}")
-        registry.add(
-            f"tiny-{skill}-val", f"{target}_val", summary="the same, to choose settings on"
-        )
+        for end, why in (
+            ("val", "to choose settings on"),
+            ("new", "drawn later, to confirm"),
+            ("newer", "drawn later still"),
+        ):
+            registry.add(f"tiny-{skill}-{end}", f"{target}_{end}", summary=f"the same, {why}")

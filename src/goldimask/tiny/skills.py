@@ -8,7 +8,8 @@
 
 `tiny-skills` takes them in turn; its rows say what they are (`task`, `role`). A share `eta` of the
 results is wrong, as in `tiny-1k`. Problems fall on one of three sides by their content alone: to
-train on, to choose settings on (`tiny-<skill>-val`), and to report (`tiny-<skill>`).
+train on, to choose settings on (`tiny-<skill>-val`), and to report (`tiny-<skill>`; later draws to
+confirm with are `tiny-<skill>-new` and `-newer`).
 """
 
 from __future__ import annotations
