@@ -35,12 +35,12 @@ REPLAYED = 2  # tasks of which one problem is decoded by every model
 TITLE = "GoldiMask demo"
 SUBTITLE = "Fine-tuning a masked diffusion language model: choose what to reveal, weigh the rest."
 RESULTS = (
-    "Two skills that the base lacks or half has are taught, two others repeated, from text in "
-    "which 20 % of the results are wrong; so is the held-out text of the loss, and test problems "
-    "have none. One seed, a small model and few problems: differences inside the intervals are "
-    "noise, and the intervals hold for these runs alone. The same start, examples and random "
-    "draws for all methods, each at the learning rate that was best on other problems: "
-    "Vanilla's is a tenth of the others'."
+    "A skill that the base lacks is taught, chains with max and min, and three others are "
+    "repeated, from text in which 20 % of the results are wrong, as in the held-out text of the "
+    "loss; test problems have none. One seed, a small model and few problems: differences inside "
+    "the intervals are noise, and the intervals hold for these runs alone. The same start, "
+    "examples and random draws for all methods, each at the learning rate that was best on other "
+    "problems: Vanilla's is a tenth of the others'."
 )
 STEPS = (
     "The same example under the same random draws. Switch the method, move the noise level, step "
