@@ -9,6 +9,7 @@ data gives the same bytes.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#aa5c8c", "#8a6d00", "#56707f", "#7
 FAMILIES = {  # of methods -> place in the palette; the last colour is that of controls
     "vanilla": 0,
     "goldimask": 1,
+    "surprise": 1,  # its F, with other attention
     "lift": 2,
     "gift": 3,
     "cart": 4,
@@ -132,8 +134,8 @@ def styles(lines: Iterable[Line]) -> dict[str, Style]:
 
 
 def known(name: str) -> int | None:
-    """The palette's place of a method: `goldimask-d-c2` is a GoldiMask."""
-    return next((p for f, p in FAMILIES.items() if name == f or name.startswith(f"{f}-")), None)
+    """The palette's place of a method: `goldimask-d-c2` is a GoldiMask, `gift@1e-4` is GIFT."""
+    return FAMILIES.get(re.split("[-@*]", name.lower())[0])
 
 
 def steps_figure(

@@ -89,6 +89,8 @@ class SubmodularSelect:
             places, columns = s.rows.clamp_min(0), [np.arange(len(r)) for r in rows]
             logp = logp.gather(1, places)
             square = square.float().gather(2, places[:, None].expand(-1, places.shape[1], -1))
+        if self.surprise:
+            square = square * -torch.expm1(logp.float().clamp_max(0.0))[:, None]
         both = [logp[:, None]] if not cut or engine == "device" else [logp[:, None], square]
         sent = fetch(torch.cat(both, 1))  # one copy, one wait
 
@@ -96,15 +98,13 @@ class SubmodularSelect:
             got = sent()
             p = np.exp(np.minimum(got[:, 0].double().numpy(), 0.0))
             lams = [self.priority(p[b, columns[b]]) for b in asked]
-            tells = torch.from_numpy(1.0 - p).float()[:, None] if self.surprise else 1.0
 
             def host() -> list[Selection]:
-                a = (got[:, 1:] if cut else square) * tells
+                a = got[:, 1:] if cut else square
                 return self.on_host(a, asked, columns, lams, budgets, seeds, threads)
 
             def device() -> list[Selection]:
-                a = square * send(tells, square.device) if self.surprise else square
-                return self.on_device(a, asked, lams, budgets, seeds)
+                return self.on_device(square, asked, lams, budgets, seeds)
 
             found: list[Selection] = []
             if len(asked) and engine == "auto":
