@@ -254,7 +254,7 @@ def all_names(summary: dict[str, Any]) -> set[str]:
 def demo(
     out: Annotated[Path, out_option("Folder for runs, figures and the pages.")] = Path("runs/demo"),
     seed: Annotated[int, typer.Option(help="Seed of the noise, the order and the split.")] = 42,
-    problems: Annotated[int, typer.Option(help="Test problems per task.")] = 40,
+    problems: Annotated[int, typer.Option(help="Test problems per task.")] = 80,
     steps: Annotated[int, typer.Option(help="Optimiser steps of each method.")] = 200,
     tau: Annotated[float, typer.Option(help="Confidence threshold of the parallel decoder.")] = 0.9,
     as_json: JsonFlag = False,
