@@ -19,11 +19,7 @@ def add_corpora(registry: Registry[Any]) -> None:
         ("tiny-12k", "tiny_12k", "12,000 problems with wrong labels and random identifiers"),
         ("tiny-1k-clean", "tiny_1k_clean", "tiny-1k without the wrong labels"),
         ("tiny-1k-labels", "tiny_1k_labels", "tiny-1k without the identifiers"),
-        (
-            "tiny-skills",
-            "tiny_skills",
-            "1,000 problems of a skill that tiny bases lack, and others",
-        ),
+        ("tiny-skills", "tiny_skills", "1,000 problems of a skill to teach and three to repeat"),
     ):
         registry.add(
             name,
