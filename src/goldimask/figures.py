@@ -27,7 +27,6 @@ PALETTE = ("#0072b2", "#d55e00", "#009e73", "#aa5c8c", "#8a6d00", "#56707f", "#7
 FAMILIES = {  # of methods -> place in the palette; the last colour is that of controls
     "vanilla": 0,
     "goldimask": 1,
-    "surprise": 1,  # its F, with other attention
     "lift": 2,
     "gift": 3,
     "cart": 4,

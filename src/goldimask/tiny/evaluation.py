@@ -11,9 +11,11 @@ from goldimask.keys import content_id
 from goldimask.records import Decoding
 from goldimask.tiny.families import problem_family
 from goldimask.tiny.problem import Split
+from goldimask.tiny.skills import SKILLS
 
 PREFIX = "tiny-"
-SECOND, THIRD, FOURTH = 1, 2, 3  # draws of the skills' test problems; the first is in the log
+# Draws of the skills' test problems; the first has judged a regime that is in the log alone.
+DRAWS = {"": 1, "_new": 2, "_newer": 3, "_val": 0}
 DECODING = Decoding(decoder="threshold", options={"block": 32, "tau": 0.9})
 
 
@@ -76,22 +78,12 @@ sort = factory("sort")
 program = factory("program")
 sudoku = factory("sudoku")
 
-extremes = factory("extremes", draw=SECOND)
-sudoku_hard = factory("sudoku-hard", draw=SECOND)
-chain_kept = factory("chain-kept", draw=SECOND)
-sort_kept = factory("sort-kept", draw=SECOND)
 
-extremes_new = factory("extremes", draw=THIRD, suffix="-new")
-sudoku_hard_new = factory("sudoku-hard", draw=THIRD, suffix="-new")
-chain_kept_new = factory("chain-kept", draw=THIRD, suffix="-new")
-sort_kept_new = factory("sort-kept", draw=THIRD, suffix="-new")
-
-extremes_newer = factory("extremes", draw=FOURTH, suffix="-newer")
-sudoku_hard_newer = factory("sudoku-hard", draw=FOURTH, suffix="-newer")
-chain_kept_newer = factory("chain-kept", draw=FOURTH, suffix="-newer")
-sort_kept_newer = factory("sort-kept", draw=FOURTH, suffix="-newer")
-
-extremes_val = factory("extremes", Split.VALIDATION, suffix="-val")
-sudoku_hard_val = factory("sudoku-hard", Split.VALIDATION, suffix="-val")
-chain_kept_val = factory("chain-kept", Split.VALIDATION, suffix="-val")
-sort_kept_val = factory("sort-kept", Split.VALIDATION, suffix="-val")
+def __getattr__(name: str) -> Callable[..., Task]:
+    """`extremes`, `extremes_new`, `extremes_val`, ...: the skills, by draw."""
+    for skill in SKILLS:
+        stem, end = skill.replace("-", "_"), name.removeprefix(skill.replace("-", "_"))
+        if name.startswith(stem) and end in DRAWS:
+            split = Split.VALIDATION if end == "_val" else Split.TEST
+            return factory(skill, split, DRAWS[end], end.replace("_", "-"))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
